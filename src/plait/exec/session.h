@@ -1,0 +1,68 @@
+// Session: a verified set of programs on the local world, one thread per rank, and the states that
+// live between steps.
+//
+//   Session session(lowered.programs, {});
+//   session.set_states("param/", parameters);
+//   session.step(batch);
+//   double loss = session.scalar("loss");
+//   HostTensors trained = session.gather("param/");
+//
+// An error on any rank stops all of them; step() throws it with rank and action named, and the
+// session cannot be used further.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plait/base/host_tensor.h"
+#include "plait/program/verify.h"
+
+namespace plait {
+
+// What the driver hands to the `input` actions of one step: global tensors.
+struct Batch {
+  std::vector<HostTensors> microbatches;
+  HostTensors step;  // inputs of micro-batch -1: "hyper"
+};
+
+struct SessionOptions {
+  int threads_per_rank = 0;   // compute threads; 0: cores / ranks, at least 1
+  bool poison = false;        // fill memory with NaN when it is allocated and released
+  double limit_seconds = 120; // without any message a waiting rank calls it a hang
+  bool trust = false;         // run without verifying; for tests that plant faults
+};
+
+// What a rank counted itself in the last step, to be held against the verifier's report.
+struct RankCounters {
+  int64_t sent_bytes = 0;
+  int64_t peak_live_bytes = 0;
+};
+
+class Session {
+ public:
+  Session(Programs programs, const SessionOptions& options);
+  ~Session();
+
+  const Programs& programs() const;
+  const VerifyReport& report() const;  // empty when `trust`
+  uint64_t digest() const;
+
+  // Sets every state "PREFIX + NAME" from the global tensors by NAME, on each rank its part.
+  // Throws when a name is missing, when one is no state, when a shape differs.
+  void set_states(const std::string& prefix, const HostTensors& tensors);
+  // All states with the prefix as global tensors, without the prefix.
+  HostTensors gather(const std::string& prefix) const;
+  // Throws Error naming the state when replicas of it differ in any bit.
+  void check_replicas(const std::string& prefix) const;
+  double scalar(const std::string& state, int rank = 0) const;
+
+  void step(const Batch& batch);
+  const std::vector<RankCounters>& counters() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plait

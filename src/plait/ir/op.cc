@@ -1,0 +1,156 @@
+#include "plait/ir/op.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace plait {
+
+const char* to_string(Reduce reduce) {
+  constexpr const char* kNames[] = {"sum", "max", "lse"};
+  return kNames[static_cast<size_t>(reduce)];
+}
+
+int64_t TensorView::elements() const {
+  int64_t n = 1;
+  for (int i = 0; i < rank; ++i) n *= dims[static_cast<size_t>(i)];
+  return n;
+}
+
+namespace {
+
+std::vector<std::vector<Factor>> parse_operands(std::string_view text) {
+  std::vector<std::vector<Factor>> operands;
+  if (text.find_first_not_of(' ') == std::string_view::npos) return operands;
+  operands.emplace_back();
+  bool proportional = false;
+  for (const char c : text) {
+    if (c == ',') {
+      operands.emplace_back();
+    } else if (c == '~') {
+      proportional = true;
+    } else if (c == '!') {
+      PLAIT_CHECK(!operands.back().empty(), "a '!' without a factor in rule '{}'", text);
+      operands.back().back().whole = true;
+    } else if (std::isalpha(static_cast<unsigned char>(c)) != 0) {
+      operands.back().push_back({c, false, proportional});
+      proportional = false;
+    } else {
+      PLAIT_CHECK(c == ' ' || c == '.', "character '{}' in rule '{}'", c, text);  // '.': a scalar
+    }
+  }
+  return operands;
+}
+
+bool contains(const std::vector<std::vector<Factor>>& operands, char letter) {
+  for (const auto& operand : operands)
+    for (const Factor& f : operand)
+      if (f.letter == letter) return true;
+  return false;
+}
+
+// "v lse, k max"
+void parse_reductions(std::string_view list, std::string_view rule,
+                      std::map<char, Reduce>& contracted) {
+  while (list.find_first_not_of(" ,") != std::string_view::npos) {
+    list.remove_prefix(list.find_first_not_of(" ,"));
+    const auto it = contracted.find(list[0]);
+    const std::string_view name = list.substr(0, list.find(',')).substr(1);
+    PLAIT_CHECK(it != contracted.end(), "'{}' is not contracted in rule '{}'", list[0], rule);
+    if (name.starts_with(" lse"))
+      it->second = Reduce::lse;
+    else if (name.starts_with(" max"))
+      it->second = Reduce::max;
+    else
+      PLAIT_CHECK(name.starts_with(" sum"), "unknown reduction '{}' in rule '{}'", name, rule);
+    list.remove_prefix(1 + name.size());
+  }
+}
+
+}  // namespace
+
+Rule parse_rule(std::string_view text) {
+  Rule rule;
+  const size_t arrow = text.find("->");
+  PLAIT_CHECK(arrow != std::string_view::npos, "rule '{}' has no arrow", text);
+  std::string_view right = text.substr(arrow + 2);
+  std::string_view extra;
+  if (const size_t semicolon = right.find(';'); semicolon != std::string_view::npos) {
+    extra = right.substr(semicolon + 1);
+    right = right.substr(0, semicolon);
+  }
+  rule.in = parse_operands(text.substr(0, arrow));
+  rule.out = parse_operands(right);
+  for (const auto& operand : rule.in)
+    for (const Factor& f : operand)
+      if (!contains(rule.out, f.letter)) rule.contracted[f.letter] = Reduce::sum;
+  for (const auto& result : rule.out)
+    for (const Factor& f : result)
+      PLAIT_CHECK(contains(rule.in, f.letter), "factor '{}' of no operand in rule '{}'", f.letter,
+                  text);
+  parse_reductions(extra, text, rule.contracted);
+  return rule;
+}
+
+const OpDef& find_op(std::string_view name) {
+  for (const OpDef& op : all_ops())
+    if (op.name == name) return op;
+  fail("unknown op '{}'; docs/recipes says how to add one", name);
+}
+
+namespace {
+// Adds the op's name to what its own functions throw.
+template <class F>
+auto in_the_name_of(const OpDef& op, F&& f) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    fail("op '{}': {}", op.name, error.what());
+  }
+}
+}  // namespace
+
+std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs,
+                                    const std::vector<TensorType>& in) {
+  const Rule rule = parse_rule(in_the_name_of(op, [&] { return op.rule(attrs, in); }));
+  if (in.size() != rule.in.size())
+    fail("op '{}': found {} operands, expected {}", op.name, in.size(), rule.in.size());
+  std::map<char, Extent> bound;
+  Dtype dtype = Dtype::f32;
+  bool have_dtype = false;
+  for (size_t i = 0; i < in.size(); ++i) {
+    const bool integer = std::find(op.integer_operands.begin(), op.integer_operands.end(), i) !=
+                         op.integer_operands.end();
+    if (integer != (in[i].dtype == Dtype::i32))
+      fail("op '{}' operand {}: found {}, expected {}", op.name, i, to_string(in[i]),
+           integer ? "i32" : "a floating-point type");
+    if (!integer) {
+      if (have_dtype && in[i].dtype != dtype)
+        fail("op '{}' operand {}: found {}, expected {} like the operands before", op.name, i,
+             info(in[i].dtype).name, info(dtype).name);
+      dtype = in[i].dtype;
+      have_dtype = true;
+    }
+    if (in[i].dims.size() != rule.in[i].size())
+      fail("op '{}' operand {}: found {}, expected {} dimensions", op.name, i, to_string(in[i]),
+           rule.in[i].size());
+    for (size_t d = 0; d < rule.in[i].size(); ++d) {
+      const Factor& f = rule.in[i][d];
+      const auto [it, fresh] = bound.emplace(f.letter, in[i].dims[d]);
+      if (!fresh && !f.proportional && !it->second.same_size(in[i].dims[d]))
+        fail("op '{}' operand {} dimension {}: found {} in units of {}, expected {} in units of {}",
+             op.name, i, d, in[i].dims[d].size, in[i].dims[d].unit, it->second.size,
+             it->second.unit);
+    }
+  }
+  if (op.check != nullptr) in_the_name_of(op, [&] { op.check(attrs, in); });
+  if (op.infer != nullptr) return op.infer(attrs, in);
+  std::vector<TensorType> results;
+  for (const auto& operand : rule.out) {
+    TensorType t{dtype, {}};
+    for (const Factor& f : operand) t.dims.push_back(bound.at(f.letter));
+    results.push_back(std::move(t));
+  }
+  return results;
+}
+
+}  // namespace plait

@@ -1,0 +1,129 @@
+// OpDef: everything the compiler knows of one op. One file in ops/ per op holds its record;
+// ops/table.cc lists them all.
+//
+// Shapes and placements come from one *rule* in the manner of an index expression:
+//
+//   matmul     "t k, n k -> t n"      k is contracted: splitting it gives pending sums
+//   rms_norm   "t d!, d! -> t d!"     d must be whole on every rank
+//   row_lse    "t v -> t ; v lse"     splitting v gives pending log-sum-exps
+//   attention  "t ~h, t ~h, ..."      extents that share ~h differ in size, and are split alike
+//
+// A dot stands for a scalar operand or result. A factor may be split over mesh axes; every operand
+// that carries it is then split, the others are whole, and the results follow. So one line gives
+// the shape rule, all legal placements and the type of the pending result.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plait/ir/graph.h"
+
+namespace plait {
+
+enum class Reduce : uint8_t { sum, max, lse };
+const char* to_string(Reduce reduce);
+
+struct Factor {
+  char letter = 0;
+  bool whole = false;         // '!': never split
+  bool proportional = false;  // '~': sizes differ between operands, split in equal parts
+};
+
+struct Rule {
+  std::vector<std::vector<Factor>> in, out;
+  std::map<char, Reduce> contracted;  // factors of no result, and how their parts combine
+};
+Rule parse_rule(std::string_view text);
+
+// One tensor as a kernel sees it: a dense row-major shard and where it begins in the whole.
+struct TensorView {
+  void* data = nullptr;
+  Dtype dtype = Dtype::f32;
+  int rank = 0;
+  std::array<int64_t, 4> dims{1, 1, 1, 1};    // sizes here
+  std::array<int64_t, 4> begin{0, 0, 0, 0};   // offset of this shard in the global tensor
+  std::array<int64_t, 4> global{1, 1, 1, 1};  // sizes of the whole tensor
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
+  int64_t elements() const;
+};
+
+struct KernelArgs {
+  const Attrs* attrs = nullptr;
+  std::span<const TensorView> in;
+  std::span<const TensorView> out;
+  void* workspace = nullptr;
+};
+using Kernel = void (*)(const KernelArgs&);
+
+// The plain reference for each arithmetic. `counted` runs on Counted (counted.h) and serves the
+// test of `flops`.
+struct Reference {
+  Kernel f32 = nullptr, f64 = nullptr, counted = nullptr;
+};
+
+// Emits the gradient of one node into the joint graph.
+class GradContext {
+ public:
+  virtual ~GradContext() = default;
+  virtual ValueId in(size_t i) const = 0;
+  virtual ValueId out(size_t i) const = 0;
+  virtual ValueId d_out(size_t i) const = 0;  // kNone when that result reaches no output
+  virtual bool needs(size_t i) const = 0;     // does operand i need a gradient?
+  virtual const Attrs& attrs() const = 0;
+  virtual std::vector<ValueId> emit(const std::string& op, const std::vector<ValueId>& operands,
+                                    const Attrs& attributes = {}) = 0;
+  virtual void add(size_t i, ValueId gradient) = 0;  // gradients of one operand are summed
+};
+
+// An example call for the generated test: element type f64, extents small and awkward.
+struct OpSample {
+  std::vector<TensorType> in;
+  Attrs attrs;
+  // Fills integer operands (operand, element index, elements so far) -> value; floats are drawn.
+  std::function<int32_t(size_t operand, int64_t index)> integers;
+  double low = -1, high = 1;   // range of the floats
+  std::vector<size_t> unused;  // operands that give shape only
+  bool full = true;            // does this call reach `flops`? else that is an upper bound
+};
+
+struct OpDef {
+  std::string_view name;
+  std::string_view summary;  // one line for people
+  // The rule, see above; operand types are given so that a rule may follow their rank.
+  std::string (*rule)(const Attrs&, const std::vector<TensorType>& in) = nullptr;
+  // Result types where the rule cannot give them (results with factors marked ~).
+  std::vector<TensorType> (*infer)(const Attrs&, const std::vector<TensorType>&) = nullptr;
+  // Further conditions on operand types and attributes; throws Error.
+  void (*check)(const Attrs&, const std::vector<TensorType>&) = nullptr;
+  std::vector<size_t> integer_operands;  // operands of type i32
+  // The result of pending sums is a pending sum, if all floating-point operands are (add, scale).
+  bool additive = false;
+  std::vector<std::pair<size_t, size_t>> in_place;  // (result, operand) that share storage
+  void (*grad)(GradContext&) = nullptr;
+  std::string_view no_grad;  // why there is none
+  // Arithmetic operations of one call on (local) types; exp, log, sqrt, tanh count as one.
+  int64_t (*flops)(const Attrs&, const std::vector<TensorType>&) = nullptr;
+  // Scratch bytes of one call on local types.
+  int64_t (*workspace)(const Attrs&, const std::vector<TensorType>&) = nullptr;
+  Reference reference;
+  std::vector<OpSample> (*samples)() = nullptr;
+  // |fast - reference| <= fast_error x epsilon x sum of |contributions|, for kernels/.
+  double fast_error = 8;
+};
+
+// All ops, in the order of the table (ops/table.cc).
+std::span<const OpDef> all_ops();
+const OpDef& find_op(std::string_view name);  // throws Error naming the op
+
+// Result types of one call; throws Error with op, operand, found and expected.
+std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs,
+                                    const std::vector<TensorType>& in);
+
+}  // namespace plait

@@ -1,0 +1,43 @@
+#include "plait/kernels/cpu/cpu.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "plait/kernels/device.h"
+
+extern "C" void omp_set_num_threads(int threads);  // oneDNN's runtime; per calling thread
+
+namespace plait {
+
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+std::byte* allocate(int64_t bytes) {
+  const size_t size = (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+  void* memory = std::aligned_alloc(kAlignment, size == 0 ? kAlignment : size);
+  if (memory == nullptr) fail("no memory for an arena of {} bytes", bytes);
+  return static_cast<std::byte*>(memory);
+}
+
+void release(std::byte* memory) { std::free(memory); }
+
+void copy(std::byte* to, const std::byte* from, int64_t bytes) {
+  std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+Kernel kernel(const OpDef& op, Dtype dtype) {
+  if (dtype == Dtype::f32)
+    for (const FastKernel& fast : fast_kernels())
+      if (fast.op == op.name) return fast.f32;
+  return dtype == Dtype::f64 ? op.reference.f64 : op.reference.f32;
+}
+
+}  // namespace
+
+const Device& cpu_device() {
+  static constexpr Device device{"cpu", allocate, release, copy, kernel, omp_set_num_threads};
+  return device;
+}
+
+}  // namespace plait

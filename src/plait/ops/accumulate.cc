@@ -1,0 +1,28 @@
+// accumulate: acc += g, in place; sums the gradients of micro-batches
+#include "plait/ops/ops.h"
+
+namespace plait {
+namespace {
+
+template <class T>
+void reference(const KernelArgs& args) {
+  map_elements<T>(args, [](T acc, T g) { return acc + g; });
+}
+
+}  // namespace
+
+OpDef accumulate_op() {
+  OpDef op;
+  op.name = "accumulate";
+  op.summary = "adds into its first operand";
+  op.rule = elementwise<2>;
+  op.additive = true;
+  op.in_place = {{0, 0}};
+  op.no_grad = "it writes in place";
+  op.flops = per_element<1>;
+  op.reference = PLAIT_REFERENCE(reference);
+  op.samples = [] { return elementwise_samples(2); };
+  return op;
+}
+
+}  // namespace plait

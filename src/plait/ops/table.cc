@@ -1,0 +1,46 @@
+// The table of all ops. To add one, write its file and add its line here; nothing else.
+#include "plait/ops/ops.h"
+
+// X(name) stands for the record that name_op() makes; one line per file.
+// clang-format off
+#define PLAIT_OPS(X) \
+  X(matmul) \
+  X(embedding) X(embedding_grad) \
+  X(rms_norm) X(rms_norm_grad_x) X(rms_norm_grad_w) \
+  X(layer_norm) X(layer_norm_grad_x) X(layer_norm_grad_w) \
+  X(sum_rows) \
+  X(add_bias) \
+  X(add) \
+  X(sub) \
+  X(mul) \
+  X(scale) \
+  X(accumulate) \
+  X(silu) X(silu_grad) \
+  X(gelu) X(gelu_grad) \
+  X(squared_relu) X(squared_relu_grad) \
+  X(rope) \
+  X(attention) X(attention_grad) \
+  X(row_lse) X(lse_grad) \
+  X(pick) X(pick_grad) \
+  X(dot) \
+  X(mul_scalar) \
+  X(sum_squares) \
+  X(clip_scale) \
+  X(adamw) \
+  X(sgd)
+// clang-format on
+
+namespace plait {
+
+#define PLAIT_DECLARE(name) OpDef name##_op();
+PLAIT_OPS(PLAIT_DECLARE)
+#undef PLAIT_DECLARE
+
+std::span<const OpDef> all_ops() {
+#define PLAIT_RECORD(name) name##_op(),
+  static const std::vector<OpDef> table = {PLAIT_OPS(PLAIT_RECORD)};
+#undef PLAIT_RECORD
+  return table;
+}
+
+}  // namespace plait

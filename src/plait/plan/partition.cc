@@ -1,0 +1,332 @@
+#include "plait/plan/partition.h"
+
+#include <algorithm>
+
+namespace plait {
+
+namespace {
+
+struct Signature {
+  std::vector<Placement> operands, results;
+};
+
+bool is_float(const TensorType& type) { return info(type.dtype).is_float; }
+
+// A proportional factor must be dealt out evenly, or its operands would be cut at different
+// places: query heads without their key/value heads.
+void check_even(const OpDef& op, const Extent& e, const DimSplit& split, const Mesh& mesh) {
+  int64_t ways = 1;
+  std::string axes;
+  for (const std::string& axis : split.axes) {
+    ways *= mesh.size(axis);
+    axes += fmt::format("{}{}={}", axes.empty() ? "" : " ", axis, mesh.size(axis));
+  }
+  if (!split.sizes.empty())
+    fail("op '{}': explicit shard sizes for '{}'; heads are split evenly only", op.name, e.name);
+  if (e.units() % ways == 0) return;
+  std::vector<int64_t> fits;
+  for (int64_t n = 1; n <= e.units(); ++n)
+    if (e.units() % n == 0) fits.push_back(n);
+  fail("op '{}': {} heads of {} ({} elements in units of {}) over {}; needs a divisor of {}: {} "
+       "would fit",
+       op.name, e.units(), e.name.empty() ? "an unnamed extent" : "'" + e.name + "'", e.size,
+       e.unit, axes, e.units(), fmt::join(fits, ", "));
+}
+
+// The signature in which every factor is split as `splits` says and the axes in `additive` stay
+// pending sums throughout. Throws for a proportional factor that does not divide.
+Signature make_signature(const OpDef& op, const Rule& rule, const std::vector<TensorType>& types,
+                         const std::map<char, DimSplit>& splits,
+                         const std::vector<Pending>& additive, const Mesh& mesh) {
+  Signature s;
+  for (size_t i = 0; i < rule.in.size(); ++i) {
+    Placement p = replicated(rule.in[i].size());
+    for (size_t d = 0; d < rule.in[i].size(); ++d) {
+      const Factor& f = rule.in[i][d];
+      const auto it = splits.find(f.letter);
+      if (it == splits.end()) continue;
+      if (f.proportional) check_even(op, types[i].dims[d], it->second, mesh);
+      p.dims[d] = it->second;
+    }
+    if (is_float(types[i])) p.pending = additive;
+    s.operands.push_back(std::move(p));
+  }
+  for (const auto& result : rule.out) {
+    Placement p = replicated(result.size());
+    for (size_t d = 0; d < result.size(); ++d)
+      if (const auto it = splits.find(result[d].letter); it != splits.end()) p.dims[d] = it->second;
+    for (const auto& [letter, reduce] : rule.contracted)
+      if (const auto it = splits.find(letter); it != splits.end())
+        for (const std::string& axis : it->second.axes) p.pending.push_back({axis, reduce});
+    p.pending.insert(p.pending.end(), additive.begin(), additive.end());
+    sort_pending(p, mesh);
+    s.results.push_back(std::move(p));
+  }
+  return s;
+}
+
+// What may happen along one axis at one node: nothing (letter 0), a factor is split, or the
+// operands stay pending ('+').
+std::vector<char> options_along(const std::string& axis, const OpDef& op, const Rule& rule,
+                                const std::vector<TensorType>& types,
+                                const std::vector<const Placement*>& operands) {
+  std::vector<char> options;
+  bool all_pending = op.additive;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    for (size_t d = 0; d < rule.in[i].size(); ++d) {
+      const Factor& f = rule.in[i][d];
+      const auto& axes = operands[i]->dims[d].axes;
+      if (!f.whole && std::find(axes.begin(), axes.end(), axis) != axes.end() &&
+          std::find(options.begin(), options.end(), f.letter) == options.end())
+        options.push_back(f.letter);
+    }
+    if (!is_float(types[i])) continue;
+    const auto& pending = operands[i]->pending;
+    all_pending = all_pending && std::find(pending.begin(), pending.end(),
+                                           Pending{axis, Reduce::sum}) != pending.end();
+  }
+  if (all_pending) options.push_back('+');
+  options.push_back(0);
+  return options;
+}
+
+// The axes chosen for one factor, in the order in which an operand has them already if one does.
+DimSplit ordered_split(char letter, const std::set<std::string>& axes, const Rule& rule,
+                       const std::vector<const Placement*>& operands, const Mesh& mesh) {
+  for (size_t i = 0; i < operands.size(); ++i)
+    for (size_t d = 0; d < rule.in[i].size(); ++d) {
+      const DimSplit& have = operands[i]->dims[d];
+      if (rule.in[i][d].letter == letter &&
+          std::set<std::string>(have.axes.begin(), have.axes.end()) == axes)
+        return have;
+    }
+  DimSplit split;
+  for (const Axis& a : mesh.axes())
+    if (axes.contains(a.name)) split.axes.push_back(a.name);
+  return split;
+}
+
+class Partitioner {
+ public:
+  explicit Partitioner(const PartitionRequest& request)
+      : request_(request), graph_(*request.graph), mesh_(*request.mesh) {}
+  PartGraph run();
+
+ private:
+  static size_t index(ValueId id) { return static_cast<size_t>(id); }
+  const Placement& placement(ValueId v) const { return part_.placements[index(v)]; }
+  void assign(const std::vector<ValueId>& ids, const std::vector<Placement>& placements,
+              const char* what);
+  std::vector<Signature> signatures(const Node& node, const OpDef& op,
+                                    const std::vector<TensorType>& types) const;
+  double conversion_bytes(ValueId v, const Placement& target) const;
+  ValueId convert(ValueId v, const Placement& target, Phase phase, const std::string& why);
+  void place_node(const Node& node);
+  void finish(std::vector<ValueId>& ids, const std::vector<ResultPlacement>& wanted, Phase phase);
+
+  const PartitionRequest& request_;
+  const Graph& graph_;
+  const Mesh& mesh_;
+  PartGraph part_;
+  std::map<std::pair<ValueId, std::string>, ValueId> converted_;
+};
+
+void Partitioner::assign(const std::vector<ValueId>& ids, const std::vector<Placement>& placements,
+                         const char* what) {
+  PLAIT_CHECK(ids.size() == placements.size(), "block '{}': {} placements for {} {}", graph_.name,
+              placements.size(), ids.size(), what);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] == kNone) continue;
+    const Value& v = graph_.values[index(ids[i])];
+    check_placement(fmt::format("block '{}' {} '{}'", graph_.name, what, v.name), v.type,
+                    placements[i], mesh_);
+    part_.placements[index(ids[i])] = placements[i];
+  }
+}
+
+std::vector<Signature> Partitioner::signatures(const Node& node, const OpDef& op,
+                                               const std::vector<TensorType>& types) const {
+  const Rule rule = parse_rule(op.rule(node.attrs, types));
+  std::vector<const Placement*> operands;
+  for (ValueId v : node.in) operands.push_back(&placement(v));
+  std::vector<std::pair<std::string, std::vector<char>>> axes;
+  for (const Axis& a : mesh_.axes()) {
+    const bool idle = std::all_of(operands.begin(), operands.end(), [&](const Placement* p) {
+      return p->is_replicated(a.name);
+    });
+    if (!idle) axes.emplace_back(a.name, options_along(a.name, op, rule, types, operands));
+  }
+  std::vector<Signature> all;
+  std::vector<size_t> choice(axes.size(), 0);
+  for (;;) {
+    std::map<char, std::set<std::string>> chosen;
+    std::vector<Pending> additive;
+    for (size_t i = 0; i < axes.size(); ++i) {
+      const char option = axes[i].second[choice[i]];
+      if (option == '+') additive.push_back({axes[i].first, Reduce::sum});
+      else if (option != 0) chosen[option].insert(axes[i].first);
+    }
+    std::map<char, DimSplit> splits;
+    for (const auto& [letter, names] : chosen)
+      splits[letter] = ordered_split(letter, names, rule, operands, mesh_);
+    all.push_back(make_signature(op, rule, types, splits, additive, mesh_));
+    size_t i = 0;
+    while (i < axes.size() && ++choice[i] == axes[i].second.size()) choice[i++] = 0;
+    if (i == axes.size()) return all;
+  }
+}
+
+double Partitioner::conversion_bytes(ValueId v, const Placement& target) const {
+  double bytes = 0;
+  Placement now = placement(v);
+  for (const Comm& step : reshard_steps(now, target)) {
+    bytes += step_bytes(graph_.type(v), now, step, mesh_);
+    now = after(now, step, target.dims.empty() ? DimSplit{} : target.dims[step.dim]);
+  }
+  return bytes;
+}
+
+ValueId Partitioner::convert(ValueId v, const Placement& target, Phase phase,
+                             const std::string& why) {
+  ValueId current = v;
+  for (const Comm& step : reshard_steps(placement(v), target)) {
+    Placement next = after(placement(current), step,
+                           target.dims.empty() ? DimSplit{} : target.dims[step.dim]);
+    const auto key = std::pair(current, to_string(next));
+    if (const auto it = converted_.find(key); it != converted_.end()) {
+      current = it->second;
+      continue;
+    }
+    const auto id = static_cast<ValueId>(part_.values.size());
+    const Value source = part_.values[index(current)];
+    part_.values.push_back({source.name + "'", source.type});
+    part_.placements.push_back(next);
+    PartNode node;
+    node.op = to_string(step.kind);
+    node.in = {current};
+    node.out = {id};
+    node.phase = phase;
+    node.comm = step;
+    node.why = why;
+    part_.nodes.push_back(std::move(node));
+    converted_[key] = id;
+    current = id;
+  }
+  return current;
+}
+
+void Partitioner::place_node(const Node& node) {
+  const OpDef& op = find_op(node.op);
+  std::vector<TensorType> types;
+  for (ValueId v : node.in) types.push_back(graph_.type(v));
+  const std::vector<Signature> all = signatures(node, op, types);
+  const Signature* best = nullptr;
+  std::pair<double, int64_t> best_cost;
+  for (const Signature& s : all) {
+    double bytes = 0;
+    std::vector<TensorType> local;
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      bytes += conversion_bytes(node.in[i], s.operands[i]);
+      local.push_back(local_type(types[i], s.operands[i], mesh_, 0));
+    }
+    const std::pair cost(bytes, op.flops(node.attrs, local));
+    if (best == nullptr || cost < best_cost) {
+      best = &s;
+      best_cost = cost;
+    }
+  }
+  PartNode placed;
+  static_cast<Node&>(placed) = node;
+  for (size_t i = 0; i < node.in.size(); ++i)
+    placed.in[i] = convert(node.in[i], best->operands[i], node.phase,
+                           fmt::format("operand {} of {}", i, node.op));
+  for (size_t i = 0; i < node.out.size(); ++i)
+    part_.placements[index(node.out[i])] = best->results[i];
+  part_.nodes.push_back(std::move(placed));
+}
+
+void Partitioner::finish(std::vector<ValueId>& ids, const std::vector<ResultPlacement>& wanted,
+                         Phase phase) {
+  PLAIT_CHECK(ids.size() == wanted.size(), "block '{}': {} placements for {} results", graph_.name,
+              wanted.size(), ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] == kNone) continue;
+    Placement target = wanted[i].placement;
+    for (const Pending& p : placement(ids[i]).pending)
+      if (p.reduce == Reduce::sum && wanted[i].may_stay_pending.contains(p.axis))
+        target.pending.push_back(p);
+    ids[i] = convert(ids[i], target, phase, "block result");
+  }
+}
+
+PartGraph Partitioner::run() {
+  part_.name = graph_.name;
+  part_.values = graph_.values;
+  part_.placements.resize(graph_.values.size());
+  part_.inputs = graph_.inputs;
+  part_.params = graph_.params;
+  part_.outputs = graph_.outputs;
+  part_.d_outputs = graph_.d_outputs;
+  part_.d_inputs = graph_.d_inputs;
+  part_.d_params = graph_.d_params;
+  assign(graph_.inputs, request_.inputs, "input");
+  assign(graph_.params, request_.params, "parameter");
+  assign(graph_.d_outputs, request_.d_outputs, "output gradient");
+  // Results of an update graph (all nodes U) are finished after it, those of a block before B.
+  const Phase first = graph_.nodes.empty() ? Phase::F : graph_.nodes.front().phase;
+  bool outputs_done = false;
+  for (const Node& node : graph_.nodes) {
+    if (node.phase != first && !outputs_done) {
+      finish(part_.outputs, request_.outputs, first);
+      outputs_done = true;
+    }
+    try {
+      place_node(node);
+    } catch (const Error& e) {
+      fail("block '{}': {}", graph_.name, e.what());
+    }
+  }
+  if (!outputs_done) finish(part_.outputs, request_.outputs, first);
+  finish(part_.d_inputs, request_.d_inputs, Phase::B);
+  finish(part_.d_params, request_.d_params, Phase::W);
+  std::stable_sort(part_.nodes.begin(), part_.nodes.end(),
+                   [](const PartNode& a, const PartNode& b) { return a.phase < b.phase; });
+  return std::move(part_);
+}
+
+}  // namespace
+
+PartGraph partition(const PartitionRequest& request) { return Partitioner(request).run(); }
+
+std::vector<Placement> result_placements(const OpDef& op, const Attrs& attrs,
+                                         const std::vector<TensorType>& types,
+                                         const std::vector<Placement>& operands,
+                                         const Mesh& mesh) {
+  const Rule rule = parse_rule(op.rule(attrs, types));
+  std::map<char, DimSplit> splits;
+  std::vector<Pending> additive;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    for (size_t d = 0; d < rule.in[i].size(); ++d) {
+      const DimSplit& split = operands[i].dims[d];
+      if (split.axes.empty()) continue;
+      if (rule.in[i][d].whole)
+        fail("op '{}' operand {}: dimension {} is split ({}); it needs it whole", op.name, i, d,
+             to_string(operands[i]));
+      splits[rule.in[i][d].letter] = split;
+    }
+    if (op.additive && is_float(types[i])) additive = operands[i].pending;
+  }
+  for (const Pending& p : additive)
+    if (p.reduce != Reduce::sum) additive.clear();
+  Signature s = make_signature(op, rule, types, splits, additive, mesh);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    Placement found = operands[i];
+    found.stages.clear();
+    if (found != s.operands[i])
+      fail("op '{}' operand {}: lies as {}, needed {}", op.name, i, to_string(found),
+           to_string(s.operands[i]));
+  }
+  return s.results;
+}
+
+}  // namespace plait

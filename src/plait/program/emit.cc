@@ -1,0 +1,421 @@
+#include "plait/program/emit.h"
+
+#include <algorithm>
+
+namespace plait {
+
+namespace {
+
+size_t index(int32_t id) { return static_cast<size_t>(id); }
+
+class RankEmitter {
+ public:
+  RankEmitter(const LowerContext& context, int rank)
+      : c_(context), mesh_(context.plan.mesh), rank_(rank), stage_(mesh_.pipeline_coordinate(rank)) {}
+  Program run();
+
+ private:
+  using Bindings = std::map<ValueId, BufferId>;
+
+  BufferId add(std::string name, const TensorType& type, Placement placement, std::vector<int> stages,
+               bool state = false);
+  Action& emit(ActionKind kind);
+  void unit(std::string name);
+  void fill(BufferId b, double value);
+  void copy(BufferId from, BufferId to);
+  // Binds the results of a node and emits it.
+  void node(const PartGraph& part, const PartNode& n, Bindings& bound, const std::string& suffix);
+  std::vector<int> common_stages(const std::vector<BufferId>& buffers) const;
+  BufferId comm(const Comm& step, BufferId in, const Placement& result);
+  BufferId op(const std::string& name, const Attrs& attrs, const std::vector<BufferId>& in,
+              BufferId out);
+  void workspace(Action& a, const std::vector<BufferId>& in);
+  BufferId reduce_whole(BufferId b);
+  BufferId join(BufferId b, std::vector<int> stages);
+
+  void add_states();
+  void start();
+  void forward(int m);
+  void backward(int m, Phase phase);
+  void accumulate_gradients(size_t use, Bindings& bound);
+  std::vector<ModelValueId> crossing(int stage) const;
+  void finish_loss();
+  void update();
+  BufferId model_value(ModelValueId v, int m);
+
+  const LowerContext& c_;
+  const Mesh& mesh_;
+  const int rank_, stage_;
+  Program program_;
+  std::vector<BufferId> params_;                       // per parameter of the model, or kNone
+  std::map<size_t, BufferId> gradients_;               // accumulators, per parameter
+  std::map<std::pair<ModelValueId, int>, BufferId> values_, d_values_;
+  std::map<std::pair<size_t, int>, Bindings> bound_;   // per use and micro-batch
+  BufferId loss_ = kNone;
+};
+
+BufferId RankEmitter::add(std::string name, const TensorType& type, Placement placement,
+                          std::vector<int> stages, bool state) {
+  placement.stages = std::move(stages);
+  Buffer b{std::move(name), type, std::move(placement), {}, 0, 0, state};
+  b.local = local_type(b.type, b.placement, mesh_, rank_);
+  b.bytes = b.local.bytes();
+  program_.buffers.push_back(std::move(b));
+  return static_cast<BufferId>(program_.buffers.size()) - 1;
+}
+
+Action& RankEmitter::emit(ActionKind kind) {
+  program_.actions.emplace_back();
+  program_.actions.back().kind = kind;
+  program_.actions.back().unit = static_cast<int32_t>(program_.units.size()) - 1;
+  return program_.actions.back();
+}
+
+void RankEmitter::unit(std::string name) { program_.units.push_back(std::move(name)); }
+
+void RankEmitter::fill(BufferId b, double value) {
+  Action& a = emit(ActionKind::fill);
+  a.out = {b};
+  a.value = value;
+}
+
+void RankEmitter::copy(BufferId from, BufferId to) {
+  Action& a = emit(ActionKind::copy);
+  a.in = {from};
+  a.out = {to};
+}
+
+void RankEmitter::workspace(Action& a, const std::vector<BufferId>& in) {
+  const OpDef& def = find_op(a.name);
+  if (def.workspace == nullptr) return;
+  std::vector<TensorType> local;
+  for (BufferId b : in) local.push_back(program_.buffer(b).local);
+  const int64_t bytes = def.workspace(a.attrs, local);
+  if (bytes == 0) return;
+  const BufferId w = add("workspace", {Dtype::f64, {{"", (bytes + 7) / 8, 1}}}, replicated(1),
+                         c_.on(stage_));
+  a.workspace = w;
+}
+
+BufferId RankEmitter::comm(const Comm& step, BufferId in, const Placement& result) {
+  const Buffer source = program_.buffer(in);
+  const BufferId out = add(source.name + "'", source.type, result, source.placement.stages);
+  constexpr ActionKind kKinds[] = {ActionKind::all_reduce, ActionKind::all_gather,
+                                   ActionKind::reduce_scatter, ActionKind::slice};
+  Action& a = emit(kKinds[static_cast<size_t>(step.kind)]);
+  a.in = {in};
+  a.out = {out};
+  a.comm = step;
+  if (step.kind != Comm::Kind::slice)
+    a.group = comm_group(source.placement, mesh_, rank_, step.axis);
+  return out;
+}
+
+// The pipeline ranks on which all these buffers live (empty: everywhere).
+std::vector<int> RankEmitter::common_stages(const std::vector<BufferId>& buffers) const {
+  std::vector<int> common;
+  for (BufferId b : buffers) {
+    const std::vector<int>& stages = program_.buffer(b).placement.stages;
+    if (common.empty()) common = stages;
+    else if (!stages.empty())
+      std::erase_if(common, [&](int s) { return std::count(stages.begin(), stages.end(), s) == 0; });
+  }
+  return common;
+}
+
+void RankEmitter::node(const PartGraph& part, const PartNode& n, Bindings& bound,
+                       const std::string& suffix) {
+  std::vector<BufferId> in;
+  for (ValueId v : n.in) in.push_back(bound.at(v));
+  if (n.comm) {
+    bound[n.out[0]] = comm(*n.comm, in[0], part.placements[index(n.out[0])]);
+    return;
+  }
+  const OpDef& def = find_op(n.op);
+  std::vector<BufferId> out;
+  for (size_t i = 0; i < n.out.size(); ++i) {
+    const Value& v = part.values[index(n.out[i])];
+    BufferId target = kNone;
+    for (const auto& [result, operand] : def.in_place)
+      if (result == i) target = in[operand];
+    if (target == kNone)
+      target = add(v.name + suffix, v.type, part.placements[index(n.out[i])], common_stages(in));
+    bound[n.out[i]] = target;
+    out.push_back(target);
+  }
+  Action& a = emit(ActionKind::op);
+  a.name = n.op;
+  a.attrs = n.attrs;
+  a.in = in;
+  a.out = out;
+  workspace(a, in);
+}
+
+BufferId RankEmitter::op(const std::string& name, const Attrs& attrs,
+                         const std::vector<BufferId>& in, BufferId out) {
+  Action& a = emit(ActionKind::op);
+  a.name = name;
+  a.attrs = attrs;
+  a.in = in;
+  a.out = {out};
+  workspace(a, in);
+  return out;
+}
+
+// Reduces whatever is pending; gathers nothing.
+BufferId RankEmitter::reduce_whole(BufferId b) {
+  Placement whole = program_.buffer(b).placement;
+  whole.pending.clear();
+  for (const Comm& step : reshard_steps(program_.buffer(b).placement, whole))
+    b = comm(step, b, after(program_.buffer(b).placement, step, {}));
+  return b;
+}
+
+// The buffer as one term of a sum over the pipeline ranks in `stages`.
+BufferId RankEmitter::join(BufferId b, std::vector<int> stages) {
+  const Buffer source = program_.buffer(b);
+  Placement p = source.placement;
+  p.pending.push_back({mesh_.pipeline_axis(), Reduce::sum});
+  sort_pending(p, mesh_);
+  const BufferId out = add(source.name, source.type, p, std::move(stages));
+  Action& a = emit(ActionKind::join);
+  a.in = {b};
+  a.out = {out};
+  a.comm.axis = mesh_.pipeline_axis();
+  return out;
+}
+
+void RankEmitter::add_states() {
+  params_.assign(c_.model.params.size(), kNone);
+  const bool adamw = c_.options.train && c_.options.optimizer.name == "adamw";
+  for (size_t p : c_.stage_params[index(stage_)]) {
+    const Param& param = c_.model.params[p];
+    const std::vector<int> stages = c_.pipelined() ? c_.param_stages[p] : std::vector<int>{};
+    auto state = [&](const char* kind) {
+      return add(kind + param.name, param.type, c_.param_placement[p], stages, true);
+    };
+    params_[p] = state("param/");
+    if (adamw) {
+      state("m/");
+      state("v/");
+    }
+    if (c_.options.train && c_.options.keep_gradients) state("grad/");
+  }
+  const TensorType scalar{c_.model.dtype, {}};
+  if (c_.model.loss != kNone) add("loss", scalar, replicated(0), {}, true);
+  if (c_.options.train) add("grad_sum_squares", scalar, replicated(0), {}, true);
+}
+
+void RankEmitter::start() {
+  unit("start");
+  if (c_.model.loss != kNone) {
+    loss_ = add("loss sum", {c_.model.dtype, {}}, c_.loss_placement, c_.on(stage_));
+    fill(loss_, 0);
+  }
+  if (!c_.options.train) return;
+  for (size_t p : c_.stage_params[index(stage_)]) {
+    const Param& param = c_.model.params[p];
+    gradients_[p] = add("grad/" + param.name, param.type, c_.gradient_placement[p], c_.on(stage_));
+    fill(gradients_[p], 0);
+  }
+}
+
+BufferId RankEmitter::model_value(ModelValueId v, int m) {
+  const auto it = values_.find({v, m});
+  if (it != values_.end()) return it->second;
+  const Value& value = c_.model.values[index(v)];
+  const BufferId b = add(fmt::format("{} m{}", value.name, m), value.type,
+                         place_by_letters(c_.plan, value.type), c_.on(stage_));
+  Action& a = emit(ActionKind::input);
+  a.name = value.name;
+  a.microbatch = m;
+  a.out = {b};
+  return values_[{v, m}] = b;
+}
+
+// Values that `stage` makes and the next one uses, in order.
+std::vector<ModelValueId> RankEmitter::crossing(int stage) const {
+  std::set<ModelValueId> made, crossing;
+  for (size_t u = 0; u < c_.model.uses.size(); ++u) {
+    const int at = c_.result.stage_of_use[u];
+    if (at == stage) made.insert(c_.model.uses[u].outputs.begin(), c_.model.uses[u].outputs.end());
+    if (at == stage + 1)
+      for (ModelValueId v : c_.model.uses[u].inputs)
+        if (made.contains(v)) crossing.insert(v);
+  }
+  return {crossing.begin(), crossing.end()};
+}
+
+void RankEmitter::forward(int m) {
+  const std::string head = fmt::format("F s{} m{} ", stage_, m);
+  if (stage_ > 0) {
+    unit(head + "recv");
+    for (ModelValueId v : crossing(stage_ - 1)) {
+      const Value& value = c_.model.values[index(v)];
+      values_[{v, m}] = add(fmt::format("{} m{}", value.name, m), value.type,
+                            place_by_letters(c_.plan, value.type), c_.on(stage_));
+      Action& a = emit(ActionKind::recv);
+      a.out = {values_[{v, m}]};
+      a.peer = mesh_.neighbour(rank_, mesh_.pipeline_axis(), stage_ - 1);
+    }
+  }
+  for (size_t u = 0; u < c_.model.uses.size(); ++u) {
+    if (c_.result.stage_of_use[u] != stage_) continue;
+    const BlockUse& use = c_.model.uses[u];
+    const PartGraph& part = c_.part(u);
+    unit(head + use.name);
+    Bindings& bound = bound_[{u, m}];
+    for (size_t i = 0; i < use.inputs.size(); ++i)
+      bound[part.inputs[i]] = model_value(use.inputs[i], m);
+    for (size_t i = 0; i < use.params.size(); ++i) bound[part.params[i]] = params_[use.params[i]];
+    for (const PartNode& n : part.nodes)
+      if (n.phase == Phase::F) node(part, n, bound, fmt::format(" {} m{}", use.name, m));
+    for (size_t i = 0; i < use.outputs.size(); ++i) {
+      const BufferId b = bound.at(part.outputs[i]);
+      values_[{use.outputs[i], m}] = b;
+      if (use.outputs[i] == c_.model.loss) op("accumulate", {}, {loss_, b}, loss_);
+      if (use.outputs[i] == c_.model.logits)
+        copy(b, add("logits", program_.buffer(b).type, program_.buffer(b).placement, c_.on(stage_),
+                    true));
+    }
+  }
+  if (stage_ + 1 < mesh_.pipeline_size()) {
+    unit(head + "send");
+    for (ModelValueId v : crossing(stage_)) {
+      Action& a = emit(ActionKind::send);
+      a.in = {values_.at({v, m})};
+      a.peer = mesh_.neighbour(rank_, mesh_.pipeline_axis(), stage_ + 1);
+    }
+  }
+}
+
+void RankEmitter::accumulate_gradients(size_t u, Bindings& bound) {
+  const PartGraph& part = c_.part(u);
+  for (size_t i = 0; i < part.d_params.size(); ++i) {
+    if (part.d_params[i] == kNone) continue;
+    const BufferId sum = gradients_.at(c_.model.uses[u].params[i]);
+    op("accumulate", {}, {sum, bound.at(part.d_params[i])}, sum);
+  }
+}
+
+void RankEmitter::backward(int m, Phase phase) {
+  const std::string head = fmt::format("{} s{} m{} ", to_string(phase), stage_, m);
+  const bool last = stage_ + 1 == mesh_.pipeline_size();
+  if (phase == Phase::B && !last) {
+    unit(head + "recv");
+    for (ModelValueId v : crossing(stage_)) {
+      const Value& value = c_.model.values[index(v)];
+      const BufferId b = add(fmt::format("d_{} m{}", value.name, m), value.type,
+                             place_by_letters(c_.plan, value.type), c_.on(stage_));
+      d_values_[{v, m}] = b;
+      Action& a = emit(ActionKind::recv);
+      a.out = {b};
+      a.peer = mesh_.neighbour(rank_, mesh_.pipeline_axis(), stage_ + 1);
+    }
+  }
+  for (size_t u = c_.model.uses.size(); u-- > 0;) {
+    if (c_.result.stage_of_use[u] != stage_) continue;
+    const BlockUse& use = c_.model.uses[u];
+    const PartGraph& part = c_.part(u);
+    Bindings& bound = bound_.at({u, m});
+    unit(head + use.name);
+    for (size_t i = 0; phase == Phase::B && i < use.outputs.size(); ++i) {
+      if (part.d_outputs[i] == kNone) continue;
+      const std::pair key(use.outputs[i], m);
+      if (!d_values_.contains(key)) {
+        // The loss itself, or a value that reaches no loss.
+        const Value& value = c_.model.values[index(use.outputs[i])];
+        d_values_[key] = add(fmt::format("d_{} m{}", value.name, m), value.type,
+                             place_by_letters(c_.plan, value.type), c_.on(stage_));
+        fill(d_values_[key], use.outputs[i] == c_.model.loss ? 1 : 0);
+      }
+      bound[part.d_outputs[i]] = d_values_.at(key);
+    }
+    for (const PartNode& n : part.nodes)
+      if (n.phase == phase) node(part, n, bound, fmt::format(" {} m{}", use.name, m));
+    for (size_t i = 0; phase == Phase::B && i < use.inputs.size(); ++i)
+      if (part.d_inputs[i] != kNone) d_values_[{use.inputs[i], m}] = bound.at(part.d_inputs[i]);
+    if (phase == Phase::W) {
+      accumulate_gradients(u, bound);
+      bound_.erase({u, m});
+    }
+  }
+  if (phase == Phase::B && stage_ > 0) {
+    unit(head + "send");
+    for (ModelValueId v : crossing(stage_ - 1)) {
+      Action& a = emit(ActionKind::send);
+      a.in = {d_values_.at({v, m})};
+      a.peer = mesh_.neighbour(rank_, mesh_.pipeline_axis(), stage_ - 1);
+    }
+  }
+}
+
+void RankEmitter::finish_loss() {
+  if (c_.model.loss == kNone) return;
+  unit("U loss");
+  BufferId b = loss_;
+  if (c_.pipelined()) b = join(b, {});
+  copy(reduce_whole(b), program_.find_state("loss"));
+}
+
+void RankEmitter::update() {
+  unit(fmt::format("U s{} gradients", stage_));
+  const std::vector<size_t>& params = c_.stage_params[index(stage_)];
+  const PartGraph& norm = c_.norm_parts[index(stage_)];
+  Bindings bound;
+  for (size_t i = 0; i < params.size(); ++i) {
+    BufferId g = gradients_.at(params[i]);
+    if (c_.param_stages[params[i]].size() > 1) g = join(g, c_.param_stages[params[i]]);
+    bound[norm.inputs[i]] = g;
+  }
+  for (const PartNode& n : norm.nodes) node(norm, n, bound, "");
+  const TensorType scalar{c_.model.dtype, {}};
+  BufferId total = kNone;
+  if (norm.outputs.size() > params.size()) {
+    total = bound.at(norm.outputs.back());
+  } else {
+    total = add("no gradient", scalar, replicated(0), c_.on(stage_));
+    fill(total, 0);
+  }
+  if (c_.pipelined()) total = join(total, {});
+  const PartGraph& part = c_.update_parts[index(stage_)];
+  Bindings b;
+  b[part.inputs[0]] = add("hyper", part.values[index(part.inputs[0])].type, replicated(1), {});
+  Action& hyper = emit(ActionKind::input);
+  hyper.name = "hyper";
+  hyper.microbatch = -1;
+  hyper.out = {b[part.inputs[0]]};
+  b[part.inputs[1]] = total;
+  size_t next = 2;
+  for (size_t i = 0; i < params.size(); ++i) {
+    const std::string& name = c_.model.params[params[i]].name;
+    const BufferId gradient = bound.at(norm.outputs[i]);
+    if (c_.options.keep_gradients) copy(gradient, program_.find_state("grad/" + name));
+    b[part.inputs[next++]] = params_[params[i]];
+    b[part.inputs[next++]] = gradient;
+    if (c_.options.optimizer.name == "sgd") continue;
+    b[part.inputs[next++]] = program_.find_state("m/" + name);
+    b[part.inputs[next++]] = program_.find_state("v/" + name);
+  }
+  unit(fmt::format("U s{} {}", stage_, c_.options.optimizer.name));
+  for (const PartNode& n : part.nodes) node(part, n, b, "");
+  copy(b.at(part.outputs[0]), program_.find_state("grad_sum_squares"));
+}
+
+Program RankEmitter::run() {
+  add_states();
+  start();
+  for (const Unit& u : c_.result.schedule.ranks[index(stage_)]) {
+    if (u.phase == Phase::F) forward(u.microbatch);
+    else backward(u.microbatch, u.phase);
+  }
+  finish_loss();
+  if (c_.options.train) update();
+  return std::move(program_);
+}
+
+}  // namespace
+
+Program emit_rank(const LowerContext& context, int rank) { return RankEmitter(context, rank).run(); }
+
+}  // namespace plait

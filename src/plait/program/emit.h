@@ -1,0 +1,31 @@
+// Internal to program/: what lower() decides once for all ranks, and the emission of one rank.
+#pragma once
+
+#include "plait/program/lower.h"
+
+namespace plait {
+
+struct LowerContext {
+  const Model& model;
+  const Plan& plan;
+  const LowerOptions& options;
+  Lowered result;                                // parts, stages, schedule
+  std::vector<std::vector<int>> param_stages;    // pipeline ranks that use the parameter
+  std::vector<Placement> param_placement;        // dimensions only
+  std::vector<Placement> gradient_placement;     // with what stays pending in a micro-batch
+  Placement loss_placement;                      // of one micro-batch's loss
+  std::vector<std::vector<size_t>> stage_params; // parameters of a pipeline rank, in order
+  std::vector<PartGraph> norm_parts;             // per pipeline rank: gradients -> whole, total
+  std::vector<PartGraph> update_parts;           // per pipeline rank: the optimizer
+
+  const PartGraph& part(size_t use) const { return result.parts[result.part_of_use[use]]; }
+  // Where values that a pipeline rank makes live: empty when there is one pipeline rank only.
+  std::vector<int> on(int stage) const {
+    return plan.mesh.pipeline_size() == 1 ? std::vector<int>{} : std::vector<int>{stage};
+  }
+  bool pipelined() const { return plan.mesh.pipeline_size() > 1; }
+};
+
+Program emit_rank(const LowerContext& context, int rank);
+
+}  // namespace plait

@@ -1,0 +1,48 @@
+// lower: model + plan -> one program per rank.
+//
+// Blocks are differentiated, partitioned once per distinct shape and placement, and strung along
+// the schedule; the update is a graph per pipeline rank, partitioned like the rest. What comes
+// out is not trusted: verify() proves it before it runs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plait/model/model.h"
+#include "plait/plan/partition.h"
+#include "plait/program/program.h"
+#include "plait/schedule/schedule.h"
+
+namespace plait {
+
+struct Optimizer {
+  std::string name = "adamw";  // or "sgd"
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+  double weight_decay = 0.1;  // of parameters with two dimensions or more
+  double max_norm = 1.0;      // of the gradient over all parameters; 0: no clipping
+};
+
+struct LowerOptions {
+  bool train = true;            // false: forward only, for evaluation and inference
+  Optimizer optimizer;
+  bool keep_gradients = false;  // states "grad/NAME" hold the reduced gradients of the last step
+};
+
+// States of a program, by name: "param/NAME"; with an optimizer "m/NAME" and "v/NAME"; "loss" and
+// "grad_sum_squares" (scalars); "logits" for a model that has them.
+struct Lowered {
+  Programs programs;
+  Schedule schedule;
+  std::vector<PartGraph> parts;      // distinct partitioned blocks
+  std::vector<size_t> part_of_use;   // index into parts, per use of the model
+  std::vector<int> stage_of_use;     // pipeline rank, per use of the model
+};
+
+// Throws Error when the plan cannot work, naming the rule and the numbers.
+Lowered lower(const Model& model, const Plan& plan, const LowerOptions& options = {});
+
+// Adds alloc and free actions and arena offsets to a program whose actions only compute and
+// communicate; copies operands that are taken but still read later.
+void place_in_arena(Program& program);
+
+}  // namespace plait

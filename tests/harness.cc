@@ -1,0 +1,457 @@
+#include "harness.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <sstream>
+
+#include "plait/base/rng.h"
+#include "plait/model/families.h"
+#include "plait/program/verify.h"
+
+namespace plait {
+
+namespace {
+
+constexpr double kTolerance = 1e-10;
+constexpr double kRate = 0.05;
+
+// A stream of draws: draw.below(n) is uniform in [0, n).
+class Draw {
+ public:
+  explicit Draw(uint64_t seed, uint32_t substream = 0) : seed_(seed), substream_(substream) {}
+  int64_t below(int64_t n) {
+    return static_cast<int64_t>(random_bits(seed_, Stream::test, next_++, substream_) %
+                                static_cast<uint64_t>(n));
+  }
+  int64_t between(int64_t low, int64_t high) { return low + below(high - low + 1); }
+  bool chance(int percent) { return below(100) < percent; }
+  double gauss() { return normal(seed_, Stream::test, next_++, substream_); }
+  template <class T>
+  const T& pick(const std::vector<T>& from) {
+    return from[static_cast<size_t>(below(static_cast<int64_t>(from.size())))];
+  }
+
+ private:
+  uint64_t seed_, next_ = 0;
+  uint32_t substream_;
+};
+
+struct Sizes {
+  int64_t layers, heads, kv_heads;
+};
+
+std::string random_config(Draw& d, Sizes& s) {
+  s.layers = d.between(1, 4);
+  if (d.chance(40)) {
+    s.heads = s.kv_heads = 4;
+    return fmt::format(
+        R"({{"model_type":"gpt2","vocab_size":67,"n_positions":64,"n_embd":32,"n_layer":{},"n_head":4,)"
+        R"("layer_norm_epsilon":1e-05,"activation_function":"gelu_new","resid_pdrop":0,"embd_pdrop":0,)"
+        R"("attn_pdrop":0}})",
+        s.layers);
+  }
+  s.heads = d.pick<int64_t>({4, 6, 8});
+  std::vector<int64_t> divisors;
+  for (int64_t n = 1; n <= s.heads; ++n)
+    if (s.heads % n == 0) divisors.push_back(n);
+  s.kv_heads = d.pick(divisors);
+  return fmt::format(
+      R"({{"model_type":"llama","vocab_size":67,"hidden_size":32,"num_hidden_layers":{},)"
+      R"("num_attention_heads":{},"num_key_value_heads":{},"head_dim":8,"intermediate_size":{},)"
+      R"("rms_norm_eps":1e-05,"rope_theta":10000.0,"max_position_embeddings":64,)"
+      R"("tie_word_embeddings":{},"hidden_act":"silu"}})",
+      s.layers, s.heads, s.kv_heads, d.pick<int64_t>({88, 40, 37}), d.chance(40) ? "true" : "false");
+}
+
+std::vector<Axis> random_axes(Draw& d, int64_t layers) {
+  const int world = static_cast<int>(d.pick<int64_t>({1, 2, 2, 3, 4, 4, 6, 8, 8, 8}));
+  std::vector<std::vector<Axis>> all;
+  for (int pp = 1; pp <= world; ++pp)
+    for (int dp = 1; pp * dp <= world; ++dp)
+      if (world % (pp * dp) == 0 && pp <= layers + 2)
+        all.push_back({{"pp", pp}, {"dp", dp}, {"tp", world / (pp * dp)}});
+  std::vector<Axis> axes = d.pick(all);
+  for (size_t i = axes.size(); i > 1; --i)
+    std::swap(axes[i - 1], axes[static_cast<size_t>(d.below(static_cast<int64_t>(i)))]);
+  return axes;
+}
+
+// Sizes for one axis: units dealt at random, empty shards among them.
+std::vector<int64_t> random_sizes(Draw& d, int64_t elements, int ways) {
+  std::vector<int64_t> sizes(static_cast<size_t>(ways), 0);
+  int64_t left = elements;
+  for (size_t i = 0; i + 1 < sizes.size(); ++i) {
+    sizes[i] = d.chance(15) ? 0 : d.between(0, left);
+    left -= sizes[i];
+  }
+  sizes.back() = left;
+  return sizes;
+}
+
+void random_splits(Draw& d, const Sizes& s, Plan& plan) {
+  const int tp = plan.mesh.size("tp");
+  plan.split["T"].axes = {"dp"};
+  if (d.chance(15)) plan.split["T"].axes = d.chance(50) ? std::vector<std::string>{"dp", "tp"}
+                                                        : std::vector<std::string>{"tp", "dp"};
+  if (s.heads % tp == 0 && s.kv_heads % tp == 0 && d.chance(85))
+    plan.split["H"].axes = plan.split["G"].axes = {"tp"};
+  if (d.chance(80)) plan.split["F"].axes = {"tp"};
+  if (d.chance(70)) plan.split["V"].axes = {"tp"};
+  if (d.chance(15)) plan.split["D"].axes = {"tp"};
+  if (d.chance(30)) plan.split["P"].axes = {"tp"};
+  if (plan.split.contains("V") && tp > 1 && d.chance(30))
+    plan.split["V"].sizes = random_sizes(d, 67, tp);
+}
+
+void random_places(Draw& d, const Model& model, Plan& plan) {
+  if (!d.chance(30)) return;
+  for (int64_t n = d.between(1, 3); n > 0; --n) {
+    const Param& p = d.pick(model.params);
+    std::vector<DimSplit> dims(p.type.dims.size());
+    for (const char* axis : {"dp", "tp"})
+      if (d.chance(60))
+        dims[static_cast<size_t>(d.below(static_cast<int64_t>(dims.size())))].axes.emplace_back(axis);
+    const bool placed = std::any_of(plan.place.begin(), plan.place.end(),
+                                    [&](const auto& entry) { return entry.first == p.name; });
+    if (!placed) plan.place.emplace_back(p.name, dims);
+  }
+}
+
+}  // namespace
+
+Case random_case(uint64_t seed) {
+  Draw d(seed);
+  Case c;
+  c.seed = seed;
+  Sizes s{};
+  c.config = random_config(d, s);
+  c.batch = {d.between(1, 5), d.pick<int64_t>({12, 17, 24})};
+  c.plan.mesh = Mesh(random_axes(d, s.layers), "pp");
+  c.plan.microbatches = d.between(1, 4);
+  c.plan.schedule = d.chance(50) ? "1f1b" : "gpipe";
+  random_splits(d, s, c.plan);
+  random_places(d, build_model(c.config, c.batch, Head::loss), c.plan);
+  if (d.chance(25)) {
+    // Any division of the blocks that leaves none of the pipeline ranks empty.
+    int64_t left = s.layers + 2;
+    const int pp = c.plan.mesh.size("pp");
+    for (int stage = 0; stage + 1 < pp; ++stage) {
+      c.plan.blocks.push_back(d.between(1, left - (pp - stage - 1)));
+      left -= c.plan.blocks.back();
+    }
+    c.plan.blocks.push_back(left);
+  }
+  return c;
+}
+
+std::string print_case(const Case& c) {
+  return fmt::format("# plait_harness --case FILE runs this\nseed = {}\nslots = {}\nslot_tokens = {}\n"
+                     "config = '''{}'''\n--- plan\n{}",
+                     c.seed, c.batch.slots, c.batch.slot_tokens, c.config, print_plan(c.plan));
+}
+
+Case parse_case(const std::string& text, const std::string& source) {
+  Case c;
+  const size_t plan = text.find("--- plan\n");
+  const size_t config = text.find("config = '''"), config_end = text.find("'''\n", config + 12);
+  if (plan == std::string::npos || config == std::string::npos || config_end == std::string::npos)
+    fail("{}: not a harness case", source);
+  auto number = [&](const std::string& key) {
+    const size_t at = text.find("\n" + key + " = ");
+    if (at == std::string::npos) fail("{}: no '{}'", source, key);
+    return std::stoll(text.substr(at + key.size() + 4));
+  };
+  c.seed = static_cast<uint64_t>(number("seed"));
+  c.batch = {number("slots"), number("slot_tokens")};
+  c.config = text.substr(config + 12, config_end - config - 12);
+  c.plan = parse_plan(text.substr(plan + 9), source);
+  return c;
+}
+
+HostTensors random_parameters(const Model& model, uint64_t seed) {
+  HostTensors all;
+  Draw d(seed, 1);
+  for (const Param& p : model.params) {
+    std::vector<int64_t> dims;
+    for (const Extent& e : p.type.dims) dims.push_back(e.size);
+    HostTensor t(Dtype::f64, dims);
+    const double center = p.init.kind == Init::Kind::ones ? 1 : 0;
+    for (int64_t i = 0; i < t.elements(); ++i) t.as<double>()[i] = center + 0.2 * d.gauss();
+    all[p.name] = convert(t, model.dtype);
+  }
+  return all;
+}
+
+Batch random_batch(const Model& model, int64_t microbatches, uint64_t seed) {
+  Draw d(seed, 2);
+  const Extent& tokens = model.extent("T");
+  const int64_t vocabulary = model.extent("V").size;
+  Batch batch;
+  int64_t counted = 0;
+  std::vector<std::vector<int>> masks;
+  for (int64_t m = 0; m < microbatches; ++m) {
+    HostTensors t;
+    for (const char* name : {"tokens", "positions", "sequences", "labels"})
+      t[name] = HostTensor(Dtype::i32, {tokens.size});
+    std::vector<int> mask(static_cast<size_t>(tokens.size), 0);
+    int32_t sequence = 0;
+    for (int64_t slot = 0; slot < tokens.size; slot += tokens.unit) {
+      const bool masked = d.chance(15);
+      for (int64_t at = 0; at < tokens.unit; ++sequence) {
+        const bool padding = d.chance(15);
+        const int64_t length = padding ? 1 : d.between(1, tokens.unit - at);
+        for (int64_t i = 0; i < length; ++i, ++at) {
+          const auto k = static_cast<size_t>(slot + at);
+          t["tokens"].as<int32_t>()[k] = static_cast<int32_t>(d.below(vocabulary));
+          t["labels"].as<int32_t>()[k] = static_cast<int32_t>(d.below(vocabulary));
+          t["positions"].as<int32_t>()[k] = static_cast<int32_t>(i);
+          t["sequences"].as<int32_t>()[k] = sequence;
+          mask[k] = !masked && !padding && d.chance(80) ? 1 : 0;
+          counted += mask[k];
+        }
+      }
+    }
+    masks.push_back(mask);
+    batch.microbatches.push_back(std::move(t));
+  }
+  for (size_t m = 0; m < masks.size(); ++m) {
+    HostTensor weights(Dtype::f64, {tokens.size});
+    for (size_t i = 0; i < masks[m].size(); ++i)
+      weights.as<double>()[i] = masks[m][i] / static_cast<double>(std::max<int64_t>(1, counted));
+    batch.microbatches[m]["weights"] = convert(weights, model.dtype);
+  }
+  HostTensor hyper(Dtype::f64, {2});
+  hyper.as<double>()[0] = kRate;
+  hyper.as<double>()[1] = 1;
+  batch.step["hyper"] = convert(hyper, model.dtype);
+  return batch;
+}
+
+LowerOptions harness_options() {
+  LowerOptions o;
+  o.optimizer.name = "sgd";
+  o.optimizer.weight_decay = 0;
+  o.optimizer.max_norm = 0;
+  o.keep_gradients = true;
+  return o;
+}
+
+Truth make_truth(const Case& c) {
+  Truth t;
+  t.model = with_dtype(build_model(c.config, c.batch, Head::loss), Dtype::f64);
+  t.parameters = random_parameters(t.model, c.seed);
+  t.batch = random_batch(t.model, c.plan.microbatches, c.seed);
+  t.reference = reference_step(t.model, t.parameters, t.batch);
+  t.after = t.parameters;
+  reference_sgd(t.after, t.reference.gradients, kRate);
+  return t;
+}
+
+namespace {
+
+// What differs between a session after a step and the truth.
+std::string differences(const Session& session, const Truth& truth, double* worst) {
+  std::string text;
+  auto hold = [&](const std::string& what, double error, double scale) {
+    const double share = error / (kTolerance * scale);
+    if (worst != nullptr) *worst = std::max(*worst, share);
+    if (!(share <= 1)) text += fmt::format("{}: error {:.3g} against {:.3g}\n", what, error, scale);
+  };
+  const double loss = truth.reference.loss;
+  for (int r = 0; r < session.programs().mesh.ranks(); ++r) {
+    hold(fmt::format("loss on rank {}", r), std::abs(session.scalar("loss", r) - loss), std::abs(loss) + 1e-300);
+    hold(fmt::format("gradient norm on rank {}", r),
+         std::abs(session.scalar("grad_sum_squares", r) - truth.reference.grad_sum_squares),
+         truth.reference.grad_sum_squares + 1e-300);
+  }
+  const HostTensors gradients = session.gather("grad/"), after = session.gather("param/");
+  for (const auto& [name, expected] : truth.reference.gradients) {
+    const double scale = std::max(norm(expected), truth.reference.absolute_norms.at(name));
+    hold("gradient of " + name, distance(gradients.at(name), expected), scale + 1e-300);
+    hold("parameter " + name, distance(after.at(name), truth.after.at(name)),
+         norm(truth.after.at(name)));
+  }
+  return text;
+}
+
+std::string counted_as_predicted(const Session& session) {
+  std::string text;
+  for (size_t r = 0; r < session.counters().size(); ++r) {
+    const RankCounters& counted = session.counters()[r];
+    const RankReport& predicted = session.report().ranks[r];
+    if (counted.sent_bytes != predicted.sent_bytes)
+      text += fmt::format("rank {} sent {} bytes, predicted {}\n", r, counted.sent_bytes, predicted.sent_bytes);
+    if (counted.peak_live_bytes != predicted.peak_live_bytes)
+      text += fmt::format("rank {} peaked at {} bytes, predicted {}\n", r, counted.peak_live_bytes,
+                          predicted.peak_live_bytes);
+  }
+  return text;
+}
+
+struct Run {
+  std::string text;
+  HostTensors parameters;
+  double loss = 0;
+};
+
+// Two SGD steps, each held against the reference.
+Run two_steps(const Programs& programs, Truth truth, double* worst) {
+  SessionOptions options;
+  options.poison = true;
+  options.threads_per_rank = 1;
+  options.limit_seconds = 10;
+  Session session(programs, options);
+  session.set_states("param/", truth.parameters);
+  Run run;
+  for (int step = 0; step < 2; ++step) {
+    session.step(truth.batch);
+    run.text += differences(session, truth, worst) + counted_as_predicted(session);
+    session.check_replicas("");
+    // The next step is judged from where the layout is, so that errors do not pile up.
+    truth.parameters = session.gather("param/");
+    if (step == 1) break;
+    truth.reference = reference_step(truth.model, truth.parameters, truth.batch);
+    truth.after = truth.parameters;
+    reference_sgd(truth.after, truth.reference.gradients, kRate);
+  }
+  run.parameters = std::move(truth.parameters);
+  run.loss = session.scalar("loss");
+  return run;
+}
+
+CaseResult run_f64(const Case& c) {
+  CaseResult result;
+  result.ranks = c.plan.mesh.ranks();
+  const Truth truth = make_truth(c);
+  const Programs programs = lower(truth.model, c.plan, harness_options()).programs;
+  const std::string printed = print_programs(programs);
+  if (print_programs(parse_programs(printed, "printed")) != printed)
+    result.what += "the program does not print back to itself\n";
+  if (!(parse_plan(print_plan(c.plan), "printed") == c.plan))
+    result.what += "the plan does not print back to itself\n";
+  const Run first = two_steps(programs, truth, &result.worst);
+  result.what += first.text;
+  Case other = c;
+  other.plan.schedule = c.plan.schedule == "gpipe" ? "1f1b" : "gpipe";
+  const Programs other_programs = lower(truth.model, other.plan, harness_options()).programs;
+  for (const Programs* again : {&programs, &other_programs}) {
+    const Run run = two_steps(*again, truth, nullptr);
+    if (!(run.parameters == first.parameters) || std::memcmp(&run.loss, &first.loss, 8) != 0)
+      result.what += again == &programs ? "a repetition gives other bits\n" : "the other schedule gives other bits\n";
+  }
+  if (!result.what.empty()) result.outcome = Outcome::failed;
+  return result;
+}
+
+HostTensors f32_gradients(const Model& model, const Plan& plan, const Truth& truth) {
+  SessionOptions options;
+  options.poison = true;
+  options.threads_per_rank = 1;
+  Session session(lower(model, plan, harness_options()).programs, options);
+  HostTensors parameters;
+  for (const auto& [name, t] : truth.parameters) parameters[name] = convert(t, Dtype::f32);
+  session.set_states("param/", parameters);
+  Batch batch = truth.batch;
+  for (HostTensors& m : batch.microbatches) m["weights"] = convert(m["weights"], Dtype::f32);
+  batch.step["hyper"] = convert(batch.step["hyper"], Dtype::f32);
+  session.step(batch);
+  session.check_replicas("");
+  HostTensors gradients;
+  for (auto& [name, t] : session.gather("grad/")) gradients[name] = convert(t, Dtype::f64);
+  return gradients;
+}
+
+CaseResult run_f32(const Case& c) {
+  CaseResult result;
+  result.ranks = c.plan.mesh.ranks();
+  Truth truth = make_truth(c);
+  // The truth starts from what f32 can hold.
+  for (auto& [name, t] : truth.parameters) t = convert(convert(t, Dtype::f32), Dtype::f64);
+  for (HostTensors& m : truth.batch.microbatches)
+    m["weights"] = convert(convert(m["weights"], Dtype::f32), Dtype::f64);
+  truth.reference = reference_step(truth.model, truth.parameters, truth.batch);
+  const Model model = with_dtype(truth.model, Dtype::f32);
+  const HostTensors one = f32_gradients(model, one_rank_plan(c.plan.microbatches), truth);
+  const HostTensors many = f32_gradients(model, c.plan, truth);
+  // One rank's own error, over all tensors of a kind of size: the largest relative one.
+  double own = 0;
+  auto relative = [&](const std::string& name, const HostTensor& found) {
+    const HostTensor& expected = truth.reference.gradients.at(name);
+    const double scale = std::max(norm(expected), truth.reference.absolute_norms.at(name));
+    return scale == 0 ? 0 : distance(found, expected) / scale;
+  };
+  for (const auto& [name, t] : one) own = std::max(own, relative(name, t));
+  for (const auto& [name, t] : many) {
+    const double error = relative(name, t);
+    result.worst = std::max(result.worst, own == 0 ? error : error / (4 * own));
+    if (!(error <= 4 * own))
+      result.what += fmt::format("gradient of {}: error {:.3g}, one rank's is {:.3g}\n", name, error, own);
+  }
+  if (!result.what.empty()) result.outcome = Outcome::failed;
+  return result;
+}
+
+}  // namespace
+
+CaseResult run_case(const Case& c, Dtype dtype) {
+  try {
+    const Model model = build_model(c.config, c.batch, Head::loss);
+    try {
+      lower(model, c.plan, harness_options());
+    } catch (const Error& e) {
+      return {Outcome::refused, e.what(), 0, c.plan.mesh.ranks()};
+    }
+    return dtype == Dtype::f64 ? run_f64(c) : run_f32(c);
+  } catch (const std::exception& e) {
+    return {Outcome::failed, e.what(), 0, c.plan.mesh.ranks()};
+  }
+}
+
+std::string compare_step(const Programs& programs, const Truth& truth, const SessionOptions& options,
+                         double* worst) {
+  try {
+    Session session(programs, options);
+    session.set_states("param/", truth.parameters);
+    session.step(truth.batch);
+    session.check_replicas("");
+    return differences(session, truth, worst);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+Case shrink(Case failing, Dtype dtype) {
+  auto fails = [&](const Case& c) { return run_case(c, dtype).outcome == Outcome::failed; };
+  for (bool smaller = true; smaller;) {
+    smaller = false;
+    std::vector<std::function<void(Case&)>> tries = {
+        [](Case& c) { c.plan.microbatches = std::max<int64_t>(1, c.plan.microbatches - 1); },
+        [](Case& c) { c.batch.slots = std::max<int64_t>(1, c.batch.slots - 1); },
+        [](Case& c) { c.plan.blocks.clear(); },
+        [](Case& c) { if (!c.plan.place.empty()) c.plan.place.pop_back(); },
+        [](Case& c) { if (!c.plan.place.empty()) c.plan.place.erase(c.plan.place.begin()); },
+    };
+    for (const auto& [letter, split] : failing.plan.split)
+      tries.emplace_back([l = letter](Case& c) { c.plan.split.erase(l); });
+    for (size_t i = 0; i < failing.plan.mesh.axes().size(); ++i)
+      tries.emplace_back([i](Case& c) {
+        std::vector<Axis> axes = c.plan.mesh.axes();
+        axes[i].size = 1;
+        c.plan.mesh = Mesh(axes, c.plan.mesh.pipeline_axis());
+        for (auto& [letter, split] : c.plan.split) split.sizes.clear();
+      });
+    for (const auto& change : tries) {
+      Case c = failing;
+      change(c);
+      if (print_case(c) == print_case(failing) || !fails(c)) continue;
+      failing = c;
+      smaller = true;
+      break;
+    }
+  }
+  return failing;
+}
+
+}  // namespace plait

@@ -1,0 +1,64 @@
+// The random-plan harness: a random model, plan and batch; every invariant of a layout held
+// against the reference interpreter; failing cases shrink to text.
+#pragma once
+
+#include <array>
+
+#include "plait/model/families.h"
+#include "plait/program/lower.h"
+#include "reference.h"
+
+namespace plait {
+
+struct Case {
+  uint64_t seed = 0;
+  std::string config;  // config.json of the model
+  BatchShape batch;
+  Plan plan;
+};
+
+Case random_case(uint64_t seed);
+std::string print_case(const Case& c);
+Case parse_case(const std::string& text, const std::string& source);
+
+// Parameters with no special values: norms and biases are drawn too.
+HostTensors random_parameters(const Model& model, uint64_t seed);
+// Packed sequences of random lengths, padding, masks, sometimes a slot masked whole.
+Batch random_batch(const Model& model, int64_t microbatches, uint64_t seed);
+
+enum class Outcome : uint8_t { passed, refused, failed };
+struct CaseResult {
+  Outcome outcome = Outcome::passed;
+  std::string what;        // of a refusal or failure
+  double worst = 0;        // largest error, as a share of its tolerance
+  int ranks = 1;
+};
+
+// f64: two SGD steps against the reference at 1e-10; replicas equal in bits; counted bytes and
+// peaks equal to prediction; the other schedule and a repetition give the same bits.
+// f32: one step, within 4x of one rank's own error against f64.
+CaseResult run_case(const Case& c, Dtype dtype = Dtype::f64);
+Case shrink(Case failing, Dtype dtype);
+
+// Runs one f64 step of programs (not verified when `trust`) and says what differs from the
+// reference; empty if nothing does.
+struct Truth {
+  Model model;
+  HostTensors parameters;
+  Batch batch;
+  ReferenceStep reference;
+  HostTensors after;
+};
+Truth make_truth(const Case& c);
+std::string compare_step(const Programs& programs, const Truth& truth, const SessionOptions& options,
+                         double* worst = nullptr);
+LowerOptions harness_options();
+
+// Plants one fault at a time in the communication of programs.
+struct MutantTally {
+  std::map<std::string, std::array<int64_t, 4>> by_kind;  // planted, verifier, numbers, survived
+  std::vector<std::string> survivors;
+};
+void plant_mutants(const Case& c, int most, MutantTally& tally);
+
+}  // namespace plait

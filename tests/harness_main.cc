@@ -1,0 +1,102 @@
+// plait_harness: random plans held against one rank, and planted faults. See harness.h.
+//
+//   plait_harness --plans 300 --seed 1 --mutants
+//   plait_harness --case failing.case
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "harness.h"
+
+namespace plait {
+namespace {
+
+int run_one(const Case& c, Dtype dtype) {
+  const CaseResult r = run_case(c, dtype);
+  const char* kOutcome[] = {"passed", "refused", "failed"};
+  fmt::print("{} ({} ranks)\n{}\n", kOutcome[static_cast<size_t>(r.outcome)], r.ranks, r.what);
+  return r.outcome == Outcome::failed ? 1 : 0;
+}
+
+void print_tally(const MutantTally& tally) {
+  std::array<int64_t, 4> all{};
+  fmt::print("\n{:<48} {:>8} {:>9} {:>9} {:>9}\n", "planted fault", "planted", "verifier", "numbers",
+             "survived");
+  for (const auto& [kind, t] : tally.by_kind) {
+    fmt::print("{:<48} {:>8} {:>9} {:>9} {:>9}\n", kind, t[0], t[1], t[2], t[3]);
+    for (size_t i = 0; i < 4; ++i) all[i] += t[i];
+  }
+  fmt::print("{:<48} {:>8} {:>9} {:>9} {:>9}\n", "all", all[0], all[1], all[2], all[3]);
+  for (const std::string& s : tally.survivors) fmt::print("survived: {}\n", s);
+}
+
+int run_many(int64_t plans, uint64_t seed, bool with_mutants, int f32_every) {
+  std::array<int64_t, 3> outcomes{};
+  std::map<int, int64_t> by_ranks;
+  std::map<std::string, int64_t> refusals;
+  double worst = 0, worst_f32 = 0;
+  int64_t f32_runs = 0;
+  MutantTally tally;
+  for (int64_t i = 0; i < plans; ++i) {
+    const Case c = random_case(seed * 1000003 + static_cast<uint64_t>(i));
+    bool runs = true;
+    for (const Dtype dtype : {Dtype::f64, Dtype::f32}) {
+      if (dtype == Dtype::f32 && i % f32_every != 0) continue;
+      const CaseResult r = run_case(c, dtype);
+      ++outcomes[static_cast<size_t>(r.outcome)];
+      if (dtype == Dtype::f64) ++by_ranks[r.ranks];
+      else ++f32_runs;
+      (dtype == Dtype::f64 ? worst : worst_f32) =
+          std::max(dtype == Dtype::f64 ? worst : worst_f32, r.worst);
+      if (r.outcome == Outcome::refused) ++refusals[r.what];
+      runs = runs && r.outcome == Outcome::passed;
+      if (r.outcome != Outcome::failed) continue;
+      fmt::print("FAILED ({}): {}\nshrunk:\n", info(dtype).name, r.what);
+      const Case small = shrink(c, dtype);
+      fmt::print("{}{}\n", print_case(small), run_case(small, dtype).what);
+    }
+    if (with_mutants && runs && i % 4 == 0) plant_mutants(c, 12, tally);
+  }
+  fmt::print("{} plans: {} passed, {} refused, {} failed ({} of the runs in f32)\n", plans, outcomes[0],
+             outcomes[1], outcomes[2], f32_runs);
+  for (const auto& [ranks, n] : by_ranks) fmt::print("  {} rank{}: {}\n", ranks, ranks == 1 ? "" : "s", n);
+  for (const auto& [what, n] : refusals) fmt::print("  refused {} times: {}\n", n, what);
+  fmt::print("largest error, as a share of its tolerance: f64 {:.3g}, f32 {:.3g}\n", worst, worst_f32);
+  if (with_mutants) print_tally(tally);
+  // A harness whose plans are mostly refused would prove nothing.
+  const bool too_many_refused = outcomes[1] * 5 > plans;
+  if (too_many_refused) fmt::print("more than a fifth of the plans were refused\n");
+  return outcomes[2] > 0 || too_many_refused || !tally.survivors.empty() ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace plait
+
+int main(int argc, char** argv) {
+  CLI::App app{"random plans against one rank"};
+  int64_t plans = 300;
+  uint64_t seed = 1;
+  bool mutants = false, f32 = false;
+  int f32_every = 4;
+  std::string case_file;
+  app.add_option("--plans", plans, "how many random plans");
+  app.add_option("--seed", seed, "of the draws");
+  app.add_flag("--mutants", mutants, "plant faults as well");
+  app.add_option("--f32-every", f32_every, "every n-th plan also in f32")->check(CLI::PositiveNumber);
+  app.add_option("--case", case_file, "run one case from a file");
+  app.add_flag("--f32", f32, "run the case in f32");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    if (case_file.empty()) return plait::run_many(plans, seed, mutants, f32_every);
+    std::ifstream in(case_file);
+    if (!in) plait::fail("'{}' cannot be opened", case_file);
+    std::stringstream text;
+    text << in.rdbuf();
+    return plait::run_one(plait::parse_case(text.str(), case_file),
+                          f32 ? plait::Dtype::f32 : plait::Dtype::f64);
+  } catch (const std::exception& e) {
+    std::cerr << "plait_harness: " << e.what() << "\n";
+    return 1;
+  }
+}
