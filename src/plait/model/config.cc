@@ -16,23 +16,25 @@ constexpr int kMaxDepth = 16;
 constexpr size_t kMaxMembers = 10'000;
 
 // Keys that do not change what the model computes in training or inference here.
-constexpr std::string_view kHarmless[] = {"_name_or_path",
-                                          "bos_token_id",
-                                          "eos_token_id",
-                                          "gradient_checkpointing",
-                                          "output_attentions",
-                                          "output_hidden_states",
-                                          "pad_token_id",
-                                          "return_dict",
-                                          "return_dict_in_generate",
-                                          "summary_activation",
-                                          "summary_first_dropout",
-                                          "summary_proj_to_labels",
-                                          "summary_type",
-                                          "summary_use_proj",
-                                          "task_specific_params",
-                                          "transformers_version",
-                                          "use_cache"};
+constexpr std::string_view kHarmless[] = {
+    "_name_or_path",
+    "bos_token_id",
+    "eos_token_id",
+    "gradient_checkpointing",
+    "output_attentions",
+    "output_hidden_states",
+    "pad_token_id",
+    "return_dict",
+    "return_dict_in_generate",
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_proj_to_labels",
+    "summary_type",
+    "summary_use_proj",
+    "task_specific_params",
+    "transformers_version",
+    "use_cache",
+};
 
 std::string shown(const json& value) {
   std::string text = value.dump();

@@ -54,7 +54,7 @@ class RankVerifier {
   void birth(BufferId id);
   void death(BufferId id);
   void read(BufferId id);
-  void write(BufferId id);
+  void write(BufferId id, bool in_place);
   void check_types(const Action& a);
   void check_op(const Action& a);
   void check_comm(const Action& a);
@@ -110,11 +110,14 @@ void RankVerifier::read(BufferId id) {
   error("reads b{} '{}', which nothing writes", id, buffer(id).name);
 }
 
-void RankVerifier::write(BufferId id) {
+void RankVerifier::write(BufferId id, bool in_place) {
   State& s = states_[index(id)];
   if (s.life == Life::unborn) error("writes b{} '{}', which is not allocated", id, buffer(id).name);
   if (s.life == Life::gone)
     error("writes b{} '{}' after {} released it", id, buffer(id).name,
+          describe(programs_, rank_, s.last));
+  if (s.life != Life::allocated && !in_place && !buffer(id).state)
+    error("writes b{} '{}', which {} used already; a buffer is written once", id, buffer(id).name,
           describe(programs_, rank_, s.last));
   s.life = Life::written;
   s.last = at_;
@@ -248,7 +251,7 @@ void RankVerifier::step(const Action& a) {
     if (std::count(a.in.begin(), a.in.end(), a.workspace) +
             std::count(a.out.begin(), a.out.end(), a.workspace) > 0)
       error("uses an operand as workspace");
-    write(a.workspace);
+    write(a.workspace, false);
   }
   if (takes_operand(a.kind)) {
     if (buffer(a.in[0]).state) error("takes the state b{}", a.in[0]);
@@ -261,7 +264,7 @@ void RankVerifier::step(const Action& a) {
     states_[index(a.out[0])] = {Life::written, at_, at_};
     return;
   }
-  for (BufferId b : a.out) write(b);
+  for (BufferId b : a.out) write(b, std::count(a.in.begin(), a.in.end(), b) > 0);
   if (a.kind == ActionKind::reduce_scatter) {
     if (buffer(a.in[0]).state) error("would leave the state b{} unreadable", a.in[0]);
     states_[index(a.in[0])] = {Life::unreadable, states_[index(a.in[0])].born, at_};

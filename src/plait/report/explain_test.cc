@@ -1,0 +1,64 @@
+#include "plait/report/explain.h"
+
+#include <gmock/gmock.h>
+
+#include <sstream>
+
+#include "plait/model/families.h"
+#include "plait/report/table.h"
+
+namespace plait {
+namespace {
+
+Plan plan(const std::string& mesh) {
+  return parse_plan("mesh = " + mesh +
+                        "\nmicrobatches = 3\n[pipeline]\naxis = \"pp\"\n[split]\nT = \"dp\"\n"
+                        "H = \"tp\"\nG = \"tp\"\nF = \"tp\"\nV = \"tp\"\n",
+                    "test");
+}
+
+size_t widest(const std::string& text) {
+  size_t width = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) width = std::max(width, line.size());
+  return width;
+}
+
+TEST(Explain, SaysWhatAxesBlocksAndRanksDo) {
+  const Model model = load_model("llama-tiny", {4, 16}, Head::loss);
+  const Plan p = plan(R"(["pp=2", "dp=2", "tp=2"])");
+  const Lowered lowered = lower(model, p);
+  const VerifyReport report = verify(lowered.programs);
+  const std::string text = explain(model, p, lowered, report);
+  EXPECT_LE(widest(text), kColumns) << text;
+  for (const char* words :
+       {"pp=2  pipeline", "dp=2  data", "splits heads (H)", "all_reduce", "reduce",
+        "F forward", "1 2 3", "peak live", "W2"})
+    EXPECT_THAT(text, testing::HasSubstr(words));
+}
+
+TEST(Explain, OneRankSendsNothing) {
+  const Model model = load_model("gpt2-tiny", {1, 16}, Head::loss);
+  const Lowered lowered = lower(model, one_rank_plan(2));
+  EXPECT_EQ(explain_traffic(lowered.programs), "  nothing is sent\n");
+}
+
+TEST(Timeline, FillsThePipelineAndCountsTheBubble) {
+  const auto starts = start_ticks(make_schedule("gpipe", 2, 2));
+  EXPECT_EQ(starts[0], (std::vector<int>{0, 1, 4, 5, 6, 7}));
+  EXPECT_EQ(starts[1], (std::vector<int>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(explain_schedule(make_schedule("gpipe", 2, 2)),
+            "    pipeline rank 0  F0 F1 .  .  B0 W0 B1 W1\n"
+            "    pipeline rank 1  .  F0 F1 B0 W0 B1 W1 .\n"
+            "    idle 25 % if every phase took the same time\n");
+}
+
+TEST(Timeline, CutsWhatIsTooWide) {
+  const std::string text = explain_schedule(make_schedule("1f1b", 20, 64));
+  EXPECT_LE(widest(text), kColumns);
+  EXPECT_THAT(text, testing::HasSubstr("ticks are shown"));
+  EXPECT_THAT(text, testing::HasSubstr("the first 16 of 20 pipeline ranks"));
+}
+
+}  // namespace
+}  // namespace plait
