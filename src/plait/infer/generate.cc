@@ -46,8 +46,10 @@ std::vector<double> Generator::next_logits(std::string_view text) {
   const auto used = static_cast<int64_t>(text.size());
   HostTensor tokens(Dtype::i32, {window_}), positions = tokens, sequences = tokens;
   for (int64_t i = 0; i < window_; ++i) {
-    if (i < used) tokens.as<int32_t>()[i] = static_cast<unsigned char>(text[static_cast<size_t>(i)]);
-    sequences.as<int32_t>()[i] = i < used ? 0 : 1;  // what is not there yet is a sequence of its own
+    if (i < used)
+      tokens.as<int32_t>()[i] = static_cast<unsigned char>(text[static_cast<size_t>(i)]);
+    sequences.as<int32_t>()[i] =
+        i < used ? 0 : 1;  // what is not there yet is a sequence of its own
     positions.as<int32_t>()[i] = static_cast<int32_t>(i < used ? i : i - used);
   }
   Batch batch;

@@ -32,6 +32,10 @@ class Differentiator final : public GradContext {
     if (!needs(i)) return;
     ValueId& slot = gradient_[index(node_.in.at(i))];
     slot = slot == kNone ? gradient : graph_.emit1("add", {slot, gradient}, {}, Phase::W);
+    // Values that only bear their number are named after what they are the gradient of.
+    for (ValueId v : {gradient, slot})
+      if (std::string& name = graph_.values[index(v)].name; name == fmt::format("v{}", v))
+        name = "d_" + graph_.values[index(node_.in[i])].name;
   }
 
  private:

@@ -129,9 +129,8 @@ void check_param(const Model& model, const Param& p) {
   if (!std::isfinite(p.init.deviation) || p.init.deviation < 0)
     fail("deviation {}, expected a number from 0", p.init.deviation);
   check_name("file tensor", p.file.tensor);
-  const int64_t rows = p.type.dims.empty() ? 1 : p.type.dims[0].size;
-  if (p.file.row < 0 || p.file.total_rows > kMaxExtent || p.file.row > p.file.total_rows - rows)
-    fail("{} rows from row {} of {} in file tensor '{}' do not fit", rows, p.file.row,
+  if (p.file.row < 0 || p.file.total_rows > kMaxExtent || p.file.row > p.file.total_rows - p.rows())
+    fail("{} rows from row {} of {} in file tensor '{}' do not fit", p.rows(), p.file.row,
          p.file.total_rows, p.file.tensor);
   if (p.file.transposed && p.type.dims.size() != 2)
     fail("{} dimensions are transposed in the file, expected 2", p.type.dims.size());

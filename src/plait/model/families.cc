@@ -104,8 +104,12 @@ Model build_model(std::string_view config_json, const BatchShape& batch, Head he
   const std::string type = config.text("model_type", "");
   const auto family = std::find_if(std::begin(kFamilies), std::end(kFamilies),
                                    [&](const Family& f) { return f.model_type == type; });
-  if (family == std::end(kFamilies))
-    fail("config.json: model_type '{}' is not supported yet; known are llama, gpt2", type);
+  if (family == std::end(kFamilies)) {
+    std::vector<std::string_view> known;
+    for (const Family& f : kFamilies) known.push_back(f.model_type);
+    fail("config.json: model_type '{}' is not supported yet; known are {}", type,
+         fmt::join(known, ", "));
+  }
   config.only("architectures", {nlohmann::json::array({family->architecture})});
   std::string text = fmt::format("model {}\ndtype {}\n", type, info(config.dtype()).name);
   text += family->text(config, batch, head);

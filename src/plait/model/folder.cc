@@ -25,9 +25,9 @@ std::string words(const std::vector<int64_t>& dims) {
 }
 
 std::string first_ten(const std::vector<std::string>& names) {
-  const auto shown = std::min<size_t>(names.size(), 10);
-  std::string s = fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
-  if (shown < names.size()) s += fmt::format(" and {} more", names.size() - shown);
+  std::string s;
+  for (size_t i = 0; i < names.size() && i < 10; ++i) s += (i > 0 ? ", " : "") + names[i];
+  if (names.size() > 10) s += fmt::format(" and {} more", names.size() - 10);
   return s;
 }
 
@@ -50,13 +50,12 @@ std::map<std::string, FileTensor> file_layout(const Model& model) {
     int64_t row = 0;
     for (const Param* p : tensor.parts) {
       std::vector<int64_t> dims = sizes(p->type);
-      const int64_t rows = dims.empty() ? 1 : dims[0];
       if (!dims.empty()) dims[0] = tensor.dims[0];
       if (p->file.row != row || p->file.transposed != first.file.transposed ||
           p->file.total_rows != first.file.total_rows || dims != tensor.dims)
         fail("parameter '{}': rows {} to {} of file tensor '{}' do not join the others' there",
-             p->name, p->file.row, p->file.row + rows, name);
-      row += rows;
+             p->name, p->file.row, p->file.row + p->rows(), name);
+      row += p->rows();
     }
     if (row != first.file.total_rows)
       fail("file tensor '{}': parameters take {} of {} rows", name, row, first.file.total_rows);
@@ -70,8 +69,7 @@ std::map<std::string, FileTensor> file_layout(const Model& model) {
 template <class Copy>
 void for_each_element(const Param& p, Copy copy) {
   const int64_t n = p.type.elements();
-  const int64_t rows = p.type.dims.empty() ? 1 : p.type.dims[0].size;
-  const int64_t width = n / rows;
+  const int64_t width = n / p.rows();
   for (int64_t i = 0; i < n; ++i) {
     const int64_t row = p.file.row + i / width, column = i % width;
     copy(p.file.transposed ? column * p.file.total_rows + row : row * width + column, i);

@@ -68,7 +68,6 @@ void rebuild(Model& m, const Retype& retype) {
     for (size_t i = 0; i < use.outputs.size(); ++i)
       m.values[static_cast<size_t>(use.outputs[i])].type = g.type(g.outputs[i]);
   }
-  check_model(m);
 }
 
 }  // namespace
@@ -81,6 +80,7 @@ Model with_dtype(Model model, Dtype dtype) {
     if (info(type.dtype).is_float) type.dtype = dtype;
     return type;
   });
+  check_model(model);
   return model;
 }
 
@@ -93,13 +93,18 @@ Model with_extent(Model model, std::string_view letter, int64_t size, int64_t un
   for (Extent& e : model.extents)
     if (e.name == letter) e = changed;
   const auto params = model.params;
-  rebuild(model, [&](TensorType type) {
+  const Retype retype = [&](TensorType type) {
     for (Extent& e : type.dims)
       if (e.name == letter) e = changed;
     return type;
-  });
+  };
+  for (Param& p : model.params)  // a parameter that fills its file tensor still does
+    if (p.file.total_rows == p.rows() && !p.type.dims.empty() && p.type.dims[0].name == letter)
+      p.file.total_rows = size;
+  rebuild(model, retype);
   for (size_t i = 0; i < params.size(); ++i)
     if (params[i].type != model.params[i].type) model.config_json.clear();  // it says otherwise
+  check_model(model);
   return model;
 }
 

@@ -49,6 +49,7 @@ struct Param {
   TensorType type;
   Init init;
   FileSlice file;  // tensor == name and all rows unless a family says otherwise
+  int64_t rows() const { return type.dims.empty() ? 1 : type.dims[0].size; }
 };
 
 using ModelValueId = int32_t;

@@ -44,8 +44,6 @@ std::string value_text(const Value& v) {
   return name_text(v.name) + (v.type.dtype == Dtype::i32 ? " i32" : " float") + dims_text(v.type);
 }
 
-int64_t rows_of(const Param& p) { return p.type.dims.empty() ? 1 : p.type.dims[0].size; }
-
 std::string param_text(const Param& p) {
   std::string s = fmt::format("param {} {}", name_text(p.name), dims_text(p.type));
   switch (p.init.kind) {
@@ -60,7 +58,7 @@ std::string param_text(const Param& p) {
       break;
   }
   const FileSlice& f = p.file;
-  const bool part = f.row != 0 || f.total_rows != rows_of(p);
+  const bool part = f.row != 0 || f.total_rows != p.rows();
   if (part || f.transposed || f.tensor != p.name) s += " file " + name_text(f.tensor);
   if (part) s += fmt::format(" rows {} of {}", f.row, f.total_rows);
   return s + (f.transposed ? " transposed" : "");
@@ -200,7 +198,7 @@ class Parser {
     } else {
       in_.error("found '{}', expected zeros, ones or normal", init);
     }
-    p.file = {p.name, false, 0, rows_of(p)};
+    p.file = {p.name, false, 0, p.rows()};
     if (!in_.at_line_end() && in_.accept("file")) p.file.tensor = in_.word();
     if (!in_.at_line_end() && in_.accept("rows")) {
       p.file.row = in_.integer(0, kMaxExtent);

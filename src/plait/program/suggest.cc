@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "plait/program/verify.h"
 
@@ -82,6 +83,12 @@ std::optional<Plan> try_candidate(const Model& model, const Plan& plan, const Ca
 }
 
 }  // namespace
+
+void check_ranks(const Plan& plan, int ranks) {
+  if (plan.mesh.ranks() != ranks)
+    fail("the plan has {} ranks ({}), the world has {}; every rank runs one program",
+         plan.mesh.ranks(), to_string(plan.mesh), ranks);
+}
 
 std::optional<Suggestion> suggest_plan(const Model& model, const Plan& plan, int ranks,
                                        const LowerOptions& options) {

@@ -13,6 +13,9 @@ struct Suggestion {
   std::vector<std::string> changes;  // "tp: 3 -> 2"
 };
 
+// Throws Error when the plan is for another number of ranks than the world has.
+void check_ranks(const Plan& plan, int ranks);
+
 // `ranks`: the size of the world that the plan must fill; 0 leaves it free. Tries at most a few
 // hundred plans with one or two changed fields; nothing when none of them verifies.
 std::optional<Suggestion> suggest_plan(const Model& model, const Plan& plan, int ranks,

@@ -108,7 +108,7 @@ class ProgramParser {
  private:
   Mesh mesh(const std::string& text, const std::string& pipeline) {
     std::vector<Axis> axes;
-    if (text != "one rank") {
+    if (text != "one rank" && !text.empty()) {
       Lexer words(text, "mesh");
       while (!words.at_end()) {
         Axis a;

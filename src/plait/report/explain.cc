@@ -30,20 +30,24 @@ std::string list_words(const std::vector<std::string>& items) {
 // What one axis is for, as the plan says.
 std::string axis_words(const Plan& plan, const Axis& axis) {
   if (axis.name == plan.mesh.pipeline_axis())
-    return fmt::format("pipeline: each of its {} holds consecutive blocks and passes activations "
-                       "on to the next",
-                       count_of(axis.size, "pipeline rank"));
+    return fmt::format(
+        "pipeline: each of its {} holds consecutive blocks and passes activations "
+        "on to the next",
+        count_of(axis.size, "pipeline rank"));
   std::vector<std::string> letters;
   bool tokens = false;
   for (const auto& [letter, split] : plan.split)
     if (std::count(split.axes.begin(), split.axes.end(), axis.name) != 0) {
-      if (letter == "T") tokens = true;
-      else letters.push_back(letter_words(letter));
+      if (letter == "T")
+        tokens = true;
+      else
+        letters.push_back(letter_words(letter));
     }
   std::vector<std::string> roles;
   if (tokens)
-    roles.push_back("data: the token slots of each micro-batch are dealt out over it; gradients "
-                    "are summed over it once per step");
+    roles.push_back(
+        "data: the token slots of each micro-batch are dealt out over it; gradients "
+        "are summed over it once per step");
   if (!letters.empty())
     roles.push_back(fmt::format("tensor: splits {} inside each block", list_words(letters)));
   for (const auto& [pattern, dims] : plan.place)
@@ -64,8 +68,10 @@ std::string names_words(const std::vector<std::string>& names) {
     while (at < names[i].size() && end < names.size() && number_at(names[end]) == at &&
            names[end].substr(0, at) == names[i].substr(0, at))
       ++end;
-    words.push_back(end - i < 3 ? fmt::format("{}", fmt::join(names.begin() + static_cast<int64_t>(i), names.begin() + static_cast<int64_t>(end), ", "))
-                                : names[i] + " to " + names[end - 1]);
+    words.push_back(
+        end - i < 3 ? fmt::format("{}", fmt::join(names.begin() + static_cast<int64_t>(i),
+                                                  names.begin() + static_cast<int64_t>(end), ", "))
+                    : names[i] + " to " + names[end - 1]);
     i = end;
   }
   return fmt::format("{}", fmt::join(words, ", "));
@@ -78,7 +84,8 @@ int64_t state_bytes(const Program& program, std::string_view prefix) {
   return bytes;
 }
 
-std::string without_quotes(std::string name) {
+// The name in the model: converted values carry a quote for each step.
+std::string tensor_words(std::string name) {
   name.erase(name.find_last_not_of('\'') + 1);
   return name;
 }
@@ -90,10 +97,12 @@ std::string why(const PartGraph& part, const PartNode& comm) {
     if (!n.comm && std::count(n.out.begin(), n.out.end(), comm.in[0]) != 0) from = n.op;
   const Placement& before = part.placements[index(comm.in[0])];
   std::string state = "split";
-  if (before.is_pending(comm.comm->axis)) state = "partial";
-  else if (before.is_replicated(comm.comm->axis)) state = "whole";
-  return fmt::format("{} after {}; wanted by {}", state, from.empty() ? "an earlier step" : from,
-                     comm.why);
+  if (before.is_pending(comm.comm->axis))
+    state = "partial";
+  else if (before.is_replicated(comm.comm->axis))
+    state = "whole";
+  return fmt::format("{} after {}; whole for {}", state, from.empty() ? "an earlier step" : from,
+                     comm.why == "block result" ? "the next block" : comm.why);
 }
 
 std::string part_phases(const PartGraph& part) {
@@ -114,11 +123,12 @@ std::string explain_model(const Model& model) {
     sizes.push_back(e.unit == 1 || e.unit == e.size
                         ? fmt::format("{} = {}", letter_words(e.name), e.size)
                         : fmt::format("{} = {} x {}", letter_words(e.name), e.units(), e.unit));
-  return paragraph(fmt::format("model '{}': {} in {}, {} of {} kinds, {}", model.name,
-                               count_of(model.parameter_count(), "parameter"),
-                               info(model.dtype).name, count_of(static_cast<int64_t>(model.uses.size()), "block"),
-                               model.blocks.size(), fmt::join(sizes, ", ")),
-                   "  ");
+  return paragraph(
+      fmt::format("model '{}': {} in {}, {} of {} kinds, {}", model.name,
+                  count_of(model.parameter_count(), "parameter"), info(model.dtype).name,
+                  count_of(static_cast<int64_t>(model.uses.size()), "block"), model.blocks.size(),
+                  fmt::join(sizes, ", ")),
+      "  ");
 }
 
 std::string explain_mesh(const Model& model, const Plan& plan, const Lowered& lowered) {
@@ -126,7 +136,7 @@ std::string explain_mesh(const Model& model, const Plan& plan, const Lowered& lo
   std::string out = paragraph(
       fmt::format("plan: {}{}; a step is {} of {}, schedule {}", count_of(mesh.ranks(), "rank"),
                   mesh.ranks() == 1 ? "" : " in the mesh " + to_string(mesh),
-                  count_of(plan.microbatches, "micro-batch") + (plan.microbatches == 1 ? "" : ""),
+                  count_of(plan.microbatches, "micro-batch"),
                   count_of(model.extent("T").size, "token"), lowered.schedule.name),
       "  ");
   Table axes({"axis", "what it does"}, "    ");
@@ -143,10 +153,11 @@ std::string explain_mesh(const Model& model, const Plan& plan, const Lowered& lo
     for (int r = 0; r < mesh.ranks(); ++r)
       if (mesh.pipeline_coordinate(r) == stage) {
         ranks.push_back(r);
-        bytes = std::max(bytes, state_bytes(lowered.programs.ranks[static_cast<size_t>(r)], "param/"));
+        bytes =
+            std::max(bytes, state_bytes(lowered.programs.ranks[static_cast<size_t>(r)], "param/"));
       }
-    stages.row({std::to_string(stage), fmt::format("{}", fmt::join(ranks, " ")),
-                names_words(names), bytes_text(bytes)});
+    stages.row({std::to_string(stage), fmt::format("{}", fmt::join(ranks, " ")), names_words(names),
+                bytes_text(bytes)});
   }
   return out + stages.text();
 }
@@ -158,7 +169,8 @@ std::string explain_blocks(const Model& model, const Plan& plan, const Lowered& 
     std::vector<std::string> names;
     for (size_t u = 0; u < model.uses.size(); ++u)
       if (lowered.part_of_use[u] == p) names.push_back(model.uses[u].name);
-    out += paragraph(fmt::format("block '{}' ({}): {}", part.name, names_words(names), part_phases(part)), "  ");
+    out += paragraph(
+        fmt::format("block '{}' ({}): {}", part.name, names_words(names), part_phases(part)), "  ");
     Table table({"phase", "communication", "axis", "tensor", "a rank sends", "why"}, "    ");
     bool any = false;
     for (const PartNode& n : part.nodes) {
@@ -166,7 +178,7 @@ std::string explain_blocks(const Model& model, const Plan& plan, const Lowered& 
       any = true;
       const Value& v = part.values[index(n.in[0])];
       const double bytes = step_bytes(v.type, part.placements[index(n.in[0])], *n.comm, plan.mesh);
-      table.row({to_string(n.phase), to_string(n.comm->kind), n.comm->axis, without_quotes(v.name),
+      table.row({to_string(n.phase), to_string(n.comm->kind), n.comm->axis, tensor_words(v.name),
                  bytes_text(static_cast<int64_t>(bytes + 0.5)), why(part, n)});
     }
     if (any) out += table.text();
@@ -205,21 +217,21 @@ std::string explain_traffic(const Programs& programs) {
 }
 
 std::string explain_ranks(const VerifyReport& report) {
-  Table table({"rank", "actions", "collectives", "messages", "bytes sent", "states", "peak live", "arena"},
-              "    ");
-  for (size_t r = 0; r < report.ranks.size(); ++r) {
-    const RankReport& k = report.ranks[r];
-    table.row({std::to_string(r), grouped(k.actions), grouped(k.collectives), grouped(k.messages),
-               grouped(k.sent_bytes), bytes_text(k.state_bytes), bytes_text(k.peak_live_bytes),
-               bytes_text(k.arena_bytes)});
-  }
-  return table.text();
+  std::vector<std::vector<std::string>> rows;
+  for (const RankReport& k : report.ranks)
+    rows.push_back({grouped(k.actions), grouped(k.collectives), grouped(k.messages),
+                    grouped(k.sent_bytes), bytes_text(k.state_bytes), bytes_text(k.peak_live_bytes),
+                    bytes_text(k.arena_bytes)});
+  return rank_table(
+      {"rank", "actions", "collectives", "messages", "bytes sent", "states", "peak live", "arena"},
+      rows);
 }
 
 std::string explain(const Model& model, const Plan& plan, const Lowered& lowered,
                     const VerifyReport& report) {
   return explain_model(model) + explain_mesh(model, plan, lowered) +
-         "\nschedule (F forward, B input gradient, W weight gradient; the number is the micro-batch)\n" +
+         "\nschedule (F forward, B input gradient, W weight gradient; the number is the "
+         "micro-batch)\n" +
          explain_schedule(lowered.schedule) + "\nblocks, and the communication put into them\n" +
          explain_blocks(model, plan, lowered) + "\nwhat all ranks send in one step\n" +
          explain_traffic(lowered.programs) + "\nper rank, proved before anything runs\n" +

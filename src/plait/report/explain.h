@@ -21,7 +21,8 @@ std::string explain_mesh(const Model& model, const Plan& plan, const Lowered& lo
 std::string explain_blocks(const Model& model, const Plan& plan, const Lowered& lowered);
 // What all ranks together send in one step, by phase, kind and axis: counted in the programs.
 std::string explain_traffic(const Programs& programs);
-std::string explain_ranks(const VerifyReport& report);  // one row per rank
+// One row per rank; neighbours with equal rows share one.
+std::string explain_ranks(const VerifyReport& report);
 
 std::string explain(const Model& model, const Plan& plan, const Lowered& lowered,
                     const VerifyReport& report);

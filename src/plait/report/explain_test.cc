@@ -31,9 +31,8 @@ TEST(Explain, SaysWhatAxesBlocksAndRanksDo) {
   const VerifyReport report = verify(lowered.programs);
   const std::string text = explain(model, p, lowered, report);
   EXPECT_LE(widest(text), kColumns) << text;
-  for (const char* words :
-       {"pp=2  pipeline", "dp=2  data", "splits heads (H)", "all_reduce", "reduce",
-        "F forward", "1 2 3", "peak live", "W2"})
+  for (const char* words : {"pp=2  pipeline", "dp=2  data", "splits feed-forward (F)", "all_reduce",
+                            "reduce", "F forward", "0 1 2 3", "peak live", "W2"})
     EXPECT_THAT(text, testing::HasSubstr(words));
 }
 

@@ -10,7 +10,7 @@ namespace plait {
 
 namespace {
 constexpr double kLineSeconds = 10, kRedrawSeconds = 0.1;
-constexpr int kBarWidth = 16;
+constexpr int kBarWidth = 14;
 }  // namespace
 
 std::string duration_text(double seconds) {
@@ -26,9 +26,10 @@ std::string progress_bar(int64_t done, int64_t total, int width) {
 
 std::string progress_line(const StepReport& r, double loss, double seconds_left) {
   const auto digits = std::to_string(r.steps).size();
-  return fmt::format("step {:>{}}/{}  loss {:.3f}  rate {:.1e}  norm {:.2f}  {:>6} tokens/s  {} left",
-                     r.step, digits, r.steps, loss, r.learning_rate, r.gradient_norm,
-                     grouped(std::llround(r.tokens_per_second)), duration_text(seconds_left));
+  return fmt::format(
+      "step {:>{}}/{}  loss {:.3f}  rate {:.1e}  norm {:.2f}  {:>6} tokens/s  {} left", r.step,
+      digits, r.steps, loss, r.learning_rate, r.gradient_norm,
+      grouped(std::llround(r.tokens_per_second)), duration_text(seconds_left));
 }
 
 Progress::Progress(std::FILE* out)
@@ -42,8 +43,8 @@ void Progress::step(const StepReport& r) {
   const bool first = first_step_ == 0;
   if (first) {
     first_step_ = r.step;
-    start_ = now - std::chrono::duration_cast<Clock::duration>(
-                       std::chrono::duration<double>(r.seconds));
+    start_ =
+        now - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(r.seconds));
     smooth_loss_ = r.loss;
   }
   smooth_loss_ += 0.2 * (r.loss - smooth_loss_);

@@ -54,7 +54,8 @@ std::string grouped(int64_t n) {
 }
 
 std::string count_of(int64_t n, std::string_view noun) {
-  return fmt::format("{} {}{}", grouped(n), noun, n == 1 ? "" : "s");
+  const bool es = noun.ends_with("ch") || noun.ends_with("s");
+  return fmt::format("{} {}{}", grouped(n), noun, n == 1 ? "" : es ? "es" : "s");
 }
 
 Table::Table(std::vector<std::string> header, std::string indent) : indent_(std::move(indent)) {
@@ -95,13 +96,29 @@ std::string Table::text() const {
       for (size_t c = 0; c < columns; ++c) {
         const std::string cell = line < cells[c].size() ? cells[c][line] : "";
         if (c > 0) s.append(kGap, ' ');
-        s += numeric[c] ? fmt::format("{:>{}}", cell, widths[c]) : fmt::format("{:<{}}", cell, widths[c]);
+        s += numeric[c] ? fmt::format("{:>{}}", cell, widths[c])
+                        : fmt::format("{:<{}}", cell, widths[c]);
       }
       s.erase(s.find_last_not_of(' ') + 1);
       out += indent_ + s + "\n";
     }
   }
   return out;
+}
+
+std::string rank_table(const std::vector<std::string>& header,
+                       const std::vector<std::vector<std::string>>& rows) {
+  Table table(header, "    ");
+  for (size_t first = 0; first < rows.size();) {
+    size_t end = first + 1;
+    while (end < rows.size() && rows[end] == rows[first]) ++end;
+    std::vector<std::string> cells = rows[first];
+    cells.insert(cells.begin(), end - first == 1 ? std::to_string(first)
+                                                 : fmt::format("{} to {}", first, end - 1));
+    table.row(std::move(cells));
+    first = end;
+  }
+  return table.text();
 }
 
 }  // namespace plait

@@ -26,6 +26,11 @@ class Table {
   std::string indent_;
 };
 
+// A table with one row per rank, from 0, that `header` opens with "rank"; neighbours with equal
+// rows share one: "0 to 3".
+std::string rank_table(const std::vector<std::string>& header,
+                       const std::vector<std::vector<std::string>>& rows);
+
 // Folds at spaces into lines of at most `width`; a word that is longer is cut with "..".
 std::vector<std::string> fold(std::string_view text, size_t width);
 // A paragraph that fits the page, every line indented.

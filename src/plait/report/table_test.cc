@@ -28,6 +28,11 @@ TEST(Table, FoldsWhatIsTooWide) {
   EXPECT_GT(count, 3);
 }
 
+TEST(RankTable, JoinsEqualNeighbours) {
+  EXPECT_EQ(rank_table({"rank", "n"}, {{"5"}, {"5"}, {"6"}, {"5"}}),
+            "      rank  n\n    0 to 1  5\n         2  6\n         3  5\n");
+}
+
 TEST(Fold, CutsWordsThatDoNotFit) {
   EXPECT_EQ(fold("a bb ccc", 4), (std::vector<std::string>{"a bb", "ccc"}));
   EXPECT_EQ(fold("abcdefgh", 5), (std::vector<std::string>{"abc.."}));
@@ -40,6 +45,7 @@ TEST(Grouped, Thousands) {
   EXPECT_EQ(grouped(-123), "-123");
   EXPECT_EQ(count_of(1, "rank"), "1 rank");
   EXPECT_EQ(count_of(8, "rank"), "8 ranks");
+  EXPECT_EQ(count_of(2, "batch"), "2 batches");
 }
 
 }  // namespace

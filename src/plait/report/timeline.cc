@@ -61,7 +61,7 @@ std::string explain_schedule(const Schedule& s) {
   if (shown < ticks) note += fmt::format("; the first {} of {} ticks are shown", shown, ticks);
   if (s.ranks.size() > kRows)
     note += fmt::format("; the first {} of {} pipeline ranks are shown", kRows, s.ranks.size());
-  return out + "    " + note + "\n";
+  return out + paragraph(note, "    ");
 }
 
 }  // namespace plait

@@ -30,9 +30,10 @@ TextData::TextData(std::string bytes, int64_t vocabulary, int64_t slot_tokens,
   training_bytes_ = size - std::max(size / 20, sample);
   for (int64_t i = 0; i < size; ++i)
     if (const int id = static_cast<unsigned char>(bytes_[static_cast<size_t>(i)]); id >= vocabulary)
-      fail("text '{}': byte {} at offset {} is outside the model's vocabulary of {}; a model with "
-           "256 entries takes any text",
-           source, id, i, vocabulary);
+      fail(
+          "text '{}': byte {} at offset {} is outside the model's vocabulary of {}; a model with "
+          "256 entries takes any text",
+          source, id, i, vocabulary);
 }
 
 int64_t TextData::sample_start(uint64_t seed, int64_t step, int64_t sample, int64_t samples) const {
@@ -118,9 +119,10 @@ void check_sequences(const int32_t* sequences, const Extent& t, size_t microbatc
   for (int64_t i = 1; i < t.size; ++i) {
     if (sequences[i] == sequences[i - 1]) {
       if (i % t.unit == 0)
-        fail("batch: micro-batch {}: sequence {} crosses the border of two slots of {} tokens at "
-             "token {}",
-             microbatch, sequences[i], t.unit, i);
+        fail(
+            "batch: micro-batch {}: sequence {} crosses the border of two slots of {} tokens at "
+            "token {}",
+            microbatch, sequences[i], t.unit, i);
       continue;
     }
     ended.insert(sequences[i - 1]);

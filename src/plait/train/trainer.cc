@@ -33,8 +33,8 @@ double learning_rate(const TrainConfig& c, int64_t step) {
   const int64_t warmup = std::min(c.warmup_steps, c.steps);
   if (step <= warmup)
     return c.learning_rate * static_cast<double>(step) / static_cast<double>(warmup);
-  const double done =
-      static_cast<double>(step - warmup) / static_cast<double>(std::max<int64_t>(1, c.steps - warmup));
+  const double done = static_cast<double>(step - warmup) /
+                      static_cast<double>(std::max<int64_t>(1, c.steps - warmup));
   const double fall = 0.5 * (1 + std::cos(M_PI * std::min(1.0, done)));
   return c.learning_rate * (c.min_ratio + (1 - c.min_ratio) * fall);
 }
@@ -92,9 +92,10 @@ StepReport Trainer::step() {
   r.loss = session_.scalar("loss");
   r.gradient_norm = std::sqrt(session_.scalar("grad_sum_squares"));
   if (!std::isfinite(r.loss) || !std::isfinite(r.gradient_norm))
-    fail("step {}: the loss is {} and the gradient norm {}; a smaller learning rate than {} may "
-         "help",
-         r.step, r.loss, r.gradient_norm, r.learning_rate);
+    fail(
+        "step {}: the loss is {} and the gradient norm {}; a smaller learning rate than {} may "
+        "help",
+        r.step, r.loss, r.gradient_norm, r.learning_rate);
   ++done_;
   r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   r.tokens_per_second = static_cast<double>(r.tokens) / r.seconds;

@@ -43,8 +43,8 @@ void ByteTrigram::fit(std::string_view text, size_t begin) {
       double best = s, least = INFINITY;
       for (const double candidate : kGrid) {
         s = candidate;
-        const double nats = nats_per_byte(text, static_cast<int64_t>(begin),
-                                          static_cast<int64_t>(text.size()));
+        const double nats =
+            nats_per_byte(text, static_cast<int64_t>(begin), static_cast<int64_t>(text.size()));
         if (nats < least) {
           least = nats;
           best = candidate;
@@ -64,7 +64,8 @@ double ByteTrigram::nats_per_byte(std::string_view text, int64_t begin, int64_t 
   PLAIT_CHECK(0 <= begin && begin < end && end <= static_cast<int64_t>(text.size()),
               "bytes {} to {} of {}", begin, end, text.size());
   auto at = [&](int64_t i) {
-    return i < 0 ? static_cast<unsigned char>('\n') : static_cast<unsigned char>(text[static_cast<size_t>(i)]);
+    return i < 0 ? static_cast<unsigned char>('\n')
+                 : static_cast<unsigned char>(text[static_cast<size_t>(i)]);
   };
   double sum = 0;
   for (int64_t i = begin; i < end; ++i) sum -= std::log(probability(at(i - 2), at(i - 1), at(i)));

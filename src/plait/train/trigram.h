@@ -33,8 +33,7 @@ class ByteTrigram {
   // Of every context of 2, 1 and 0 bytes: how often each byte followed, and sums over them.
   struct Order {
     std::vector<uint32_t> counts, totals, kinds;
-    explicit Order(size_t contexts)
-        : counts(contexts * 256), totals(contexts), kinds(contexts) {}
+    explicit Order(size_t contexts) : counts(contexts * 256), totals(contexts), kinds(contexts) {}
     double mix(size_t context, unsigned char byte, double strength, double shorter) const;
   };
   Order three_, two_, one_;

@@ -23,7 +23,8 @@ std::string noisy_rule(int64_t bytes) {
 
 TEST(ByteTrigram, ProbabilitiesSumToOne) {
   const ByteTrigram trigram(noisy_rule(2000));
-  for (const auto& [a, b] : {std::pair(0, 1), std::pair(3, 3), std::pair(200, 1), std::pair(7, 9)}) {
+  for (const auto& [a, b] :
+       {std::pair(0, 1), std::pair(3, 3), std::pair(200, 1), std::pair(7, 9)}) {
     double sum = 0;
     for (int c = 0; c < 256; ++c)
       sum += trigram.probability(static_cast<unsigned char>(a), static_cast<unsigned char>(b),

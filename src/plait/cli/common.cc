@@ -1,0 +1,83 @@
+#include "plait/cli/common.h"
+
+#include "plait/program/suggest.h"
+#include "plait/report/table.h"
+
+namespace plait {
+
+void add_model_option(CLI::App& command, CommonOptions& o) {
+  command
+      .add_option("MODEL", o.model,
+                  "a folder with config.json, a .plait file, or a name (plait models)")
+      ->required();
+}
+
+void add_batch_options(CLI::App& command, CommonOptions& o) {
+  command.add_option("--slots", o.slots, "sequences in a micro-batch")->capture_default_str();
+  command.add_option("--slot-tokens", o.slot_tokens, "tokens of a sequence")->capture_default_str();
+  command.add_option("--dtype", o.dtype, "f32 or f64; left out: as the model says")
+      ->check(CLI::IsMember({"f32", "f64"}));
+}
+
+void add_world_options(CLI::App& command, CommonOptions& o) {
+  command.add_option("--ranks", o.ranks, "size of the world; a plan for another size is refused")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--optimizer", o.optimizer, "adamw or sgd")
+      ->check(CLI::IsMember({"adamw", "sgd"}))
+      ->capture_default_str();
+}
+
+Model open_model(const CommonOptions& o, Head head) {
+  Model model = load_model(o.model, {o.slots, o.slot_tokens}, head);
+  return o.dtype.empty() ? model : with_dtype(std::move(model), parse_dtype(o.dtype));
+}
+
+PlanRefused::PlanRefused(const std::string& why, Model model, Plan plan, int ranks,
+                         LowerOptions options)
+    : Error(why),
+      model_(std::move(model)),
+      plan_(std::move(plan)),
+      ranks_(ranks),
+      options_(std::move(options)) {}
+
+std::string PlanRefused::help() const {
+  const std::optional<Suggestion> found = suggest_plan(model_, plan_, ranks_, options_);
+  if (!found) return "no plan with one or two changed fields verifies\n";
+  std::string text = "a plan that verifies, with the fewest fields changed:\n";
+  for (const std::string& change : found->changes) text += "  " + change + "\n";
+  return text + "\n" + print_plan(found->plan);
+}
+
+Compiled compile(const Model& model, const Plan& plan, int ranks, const LowerOptions& options) {
+  try {
+    if (ranks > 0 && ranks != plan.mesh.ranks())
+      fail("the plan is for {} (mesh {}), but --ranks is {}", count_of(plan.mesh.ranks(), "rank"),
+           plan.mesh.axes().empty() ? "without axes" : to_string(plan.mesh), ranks);
+    Compiled c{lower(model, plan, options), {}};
+    c.report = verify(c.lowered.programs);
+    return c;
+  } catch (const Error& e) {
+    throw PlanRefused(e.what(), model, plan, ranks, options);
+  }
+}
+
+LowerOptions lower_options(const CommonOptions& o) {
+  LowerOptions options;
+  options.optimizer.name = o.optimizer;
+  return options;
+}
+
+void check_counters(const Session& session) {
+  for (size_t r = 0; r < session.counters().size(); ++r) {
+    const RankCounters& counted = session.counters()[r];
+    const RankReport& predicted = session.report().ranks[r];
+    if (counted.sent_bytes != predicted.sent_bytes)
+      fail("rank {}: counted {} bytes sent in a step, predicted {}", r, counted.sent_bytes,
+           predicted.sent_bytes);
+    if (counted.peak_live_bytes != predicted.peak_live_bytes)
+      fail("rank {}: counted {} bytes live at the peak, predicted {}", r, counted.peak_live_bytes,
+           predicted.peak_live_bytes);
+  }
+}
+
+}  // namespace plait

@@ -1,0 +1,48 @@
+// plait generate MODEL_FOLDER --prompt TEXT.
+#include "plait/infer/generate.h"
+
+#include <cstdio>
+#include <memory>
+
+#include "plait/cli/commands.h"
+#include "plait/cli/common.h"
+
+namespace plait {
+
+namespace {
+
+struct SampleOptions {
+  std::string folder, prompt;
+  int64_t slot_tokens = 256;
+  GenerateOptions generate;
+};
+
+void run_generate(const SampleOptions& o) {
+  const Model model = load_model(o.folder, {1, o.slot_tokens}, Head::logits);
+  Generator generator(model, load_parameters(model, o.folder));
+  fmt::print("{}", o.prompt);
+  generator.generate(o.prompt, o.generate, [](char c) {
+    std::fputc(c, stdout);
+    std::fflush(stdout);
+  });
+  fmt::print("\n");
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("generate", "continue a text with a trained byte model");
+  auto o = std::make_shared<SampleOptions>();
+  command->add_option("MODEL_FOLDER", o->folder, "folder that `plait train --out` wrote")
+      ->required();
+  command->add_option("--prompt", o->prompt, "text to continue")->required();
+  command->add_option("--tokens", o->generate.tokens, "bytes to add")->capture_default_str();
+  command->add_option("--temperature", o->generate.temperature, "0: always the likeliest byte")
+      ->capture_default_str();
+  command->add_option("--seed", o->generate.seed, "of the draws")->capture_default_str();
+  command->add_option("--slot-tokens", o->slot_tokens, "how far back the model sees")
+      ->capture_default_str();
+  command->callback([o] { run_generate(*o); });
+}
+
+}  // namespace plait

@@ -1,0 +1,59 @@
+// plait: the command line. Errors are caught here and nowhere else: exit code 1 for what went
+// wrong, 2 for usage.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "plait/cli/commands.h"
+#include "plait/cli/common.h"
+
+namespace {
+
+// OpenMP threads that wait must sleep and not spin, or ranks that share a core starve one another.
+// libgomp reads this when it is loaded, before main; so the process starts once more with it.
+void wait_passively(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  setenv("OMP_WAIT_POLICY", "passive", 1);
+  execv("/proc/self/exe", argv);  // returns only where that is impossible; then it is just slower
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("plait: parallel training where layout is data", "plait");
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::simple);
+  plait::add_demo(app);
+  plait::add_models(app);
+  plait::add_print(app);
+  plait::add_verify(app);
+  plait::add_explain(app);
+  plait::add_train(app);
+  plait::add_generate(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  wait_passively(argv);
+  try {
+    return run(argc, argv);
+  } catch (const plait::PlanRefused& e) {
+    std::fflush(stdout);
+    fmt::print(stderr, "plait: {}\n", e.what());
+    try {
+      fmt::print(stderr, "\n{}", e.help());
+    } catch (const std::exception& help) {
+      fmt::print(stderr, "plait: no suggestion: {}\n", help.what());
+    }
+  } catch (const std::exception& e) {
+    std::fflush(stdout);
+    fmt::print(stderr, "plait: {}\n", e.what());
+  }
+  return 1;
+}

@@ -1,0 +1,85 @@
+// plait train MODEL --data FILE.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "plait/cli/commands.h"
+#include "plait/cli/common.h"
+#include "plait/io/files.h"
+#include "plait/report/explain.h"
+#include "plait/report/progress.h"
+#include "plait/report/table.h"
+
+namespace plait {
+
+namespace {
+
+struct TrainOptions : CommonOptions {
+  std::string data, out, init;
+  int64_t microbatches = 1;  // without a plan
+  TrainConfig config;
+};
+
+void check_out(const std::string& out) {
+  if (out.empty()) return;
+  const std::filesystem::path parent =
+      std::filesystem::absolute(out).lexically_normal().parent_path();
+  if (!is_folder(parent.string()))
+    fail("cannot save to '{}': there is no folder '{}'", out, parent.string());
+}
+
+void run_train(TrainOptions o) {
+  check_out(o.out);
+  const Model model = open_model(o, Head::loss);
+  const TextData data = load_text_data(o.data, model.extent("V").size, o.slot_tokens);
+  const Plan plan = o.plan.empty() ? one_rank_plan(o.microbatches) : load_plan(o.plan);
+  const LowerOptions options = lower_options(o);
+  {
+    const Compiled c = compile(model, plan, o.ranks, options);
+    fmt::print("{}{}", explain_model(model), explain_mesh(model, plan, c.lowered));
+  }
+  o.config.optimizer = options.optimizer;
+  const HostTensors initial =
+      o.init.empty() ? initial_parameters(model, o.config.seed) : load_parameters(model, o.init);
+  Trainer trainer(model, plan, data, o.config);
+  trainer.set_parameters(initial);
+  Progress progress(stdout);
+  trainer.run([&](const StepReport& r) { progress.step(r); });
+  check_counters(trainer.session());
+  fmt::print("  validation loss {:.4f} nats per byte on {} bytes\n", trainer.validation_loss(),
+             grouped(data.validation_labels(trainer.layout(), trainer.eval_batches())));
+  if (o.out.empty()) return;
+  save_model(model, trainer.parameters(), o.out);
+  fmt::print("  saved in '{}'\n", o.out);
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("train", "train a model on the bytes of a text file");
+  auto o = std::make_shared<TrainOptions>();
+  add_model_option(*command, *o);
+  command->add_option("--data", o->data, "text file; its last 5 % are held out")->required();
+  command->add_option("--plan", o->plan, "plan file; left out: one rank");
+  command->add_option("--microbatches", o->microbatches, "micro-batches of a step, without a plan")
+      ->check(CLI::PositiveNumber)
+      ->excludes("--plan")
+      ->capture_default_str();
+  add_batch_options(*command, *o);
+  add_world_options(*command, *o);
+  TrainConfig& c = o->config;
+  command->add_option("--steps", c.steps, "optimizer steps")->capture_default_str();
+  command->add_option("--learning-rate", c.learning_rate, "the largest one")->capture_default_str();
+  command->add_option("--warmup", c.warmup_steps, "steps until then")->capture_default_str();
+  command->add_option("--seed", c.seed, "of parameters and data order")->capture_default_str();
+  command->add_option("--eval-every", c.eval_every, "steps between validations; 0: at the end")
+      ->capture_default_str();
+  command->add_option("--eval-batches", c.eval_batches, "of one step's tokens; 0: all")
+      ->capture_default_str();
+  command->add_option("--metrics", c.metrics, "write JSON lines there, one for each step");
+  command->add_option("--init", o->init, "folder with the parameters to start from");
+  command->add_option("--out", o->out, "folder to save the trained model in");
+  command->callback([o] { run_train(*o); });
+}
+
+}  // namespace plait

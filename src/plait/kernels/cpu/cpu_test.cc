@@ -1,0 +1,140 @@
+// Fast kernels against the plain references, within the error that each op states: element by
+// element, |fast - reference in f64| <= fast_error x epsilon x sum of absolute contributions. For
+// the sum, the reference runs on the absolute values where an op is a sum of products, and the
+// largest result stands for it elsewhere.
+#include "plait/kernels/cpu/cpu.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "plait/base/rng.h"
+
+namespace plait {
+namespace {
+
+struct Call {
+  const OpDef& op;
+  Attrs attrs;
+  std::vector<TensorType> in;
+  std::vector<std::vector<double>> values;  // of the operands; integers too
+};
+
+std::vector<std::vector<double>> run(const Call& c, Kernel kernel, Dtype dtype) {
+  std::vector<TensorType> types = c.in;
+  for (TensorType& t : types)
+    if (t.dtype != Dtype::i32) t.dtype = dtype;
+  const std::vector<TensorType> results = infer_types(c.op, c.attrs, types);
+  std::vector<std::vector<std::byte>> memory;
+  auto view = [&](const TensorType& t) {
+    memory.emplace_back(static_cast<size_t>(t.bytes()) + 64, std::byte{0xff});
+    TensorView v;
+    v.data = memory.back().data();
+    v.dtype = t.dtype;
+    v.rank = static_cast<int>(t.dims.size());
+    for (size_t d = 0; d < t.dims.size(); ++d) v.dims[d] = v.global[d] = t.dims[d].size;
+    return v;
+  };
+  std::vector<TensorView> in, out;
+  for (size_t i = 0; i < types.size(); ++i) {
+    in.push_back(view(types[i]));
+    for (size_t k = 0; k < c.values[i].size(); ++k) {
+      if (types[i].dtype == Dtype::i32) in[i].as<int32_t>()[k] = static_cast<int32_t>(c.values[i][k]);
+      else if (dtype == Dtype::f32) in[i].as<float>()[k] = static_cast<float>(c.values[i][k]);
+      else in[i].as<double>()[k] = c.values[i][k];
+    }
+  }
+  for (const TensorType& t : results) out.push_back(view(t));
+  std::vector<double> workspace(
+      c.op.workspace == nullptr ? 8 : static_cast<size_t>(c.op.workspace(c.attrs, types) / 8 + 8));
+  kernel({&c.attrs, in, out, workspace.data()});
+  std::vector<std::vector<double>> found;
+  for (const TensorView& v : out) {
+    found.emplace_back();
+    for (int64_t k = 0; k < v.elements(); ++k)
+      found.back().push_back(dtype == Dtype::f32 ? static_cast<double>(v.as<float>()[k]) : v.as<double>()[k]);
+  }
+  return found;
+}
+
+void hold(Call c, Kernel fast) {
+  uint64_t next = 0;
+  for (size_t i = 0; i < c.in.size(); ++i) {
+    const bool given = i < c.values.size() && !c.values[i].empty();
+    if (i >= c.values.size()) c.values.emplace_back();
+    for (int64_t k = 0; !given && k < c.in[i].elements(); ++k)
+      c.values[i].push_back(static_cast<float>(2 * uniform(11, Stream::test, next++) - 1));
+  }
+  const auto exact = run(c, c.op.reference.f64, Dtype::f64);
+  const auto found = run(c, fast, Dtype::f32);
+  Call positive = c;
+  for (auto& operand : positive.values)
+    for (double& v : operand) v = std::abs(v);
+  const bool products = c.op.name == "matmul";
+  const auto contributions = products ? run(positive, c.op.reference.f64, Dtype::f64) : exact;
+  for (size_t r = 0; r < exact.size(); ++r) {
+    double largest = 0;
+    for (const double v : exact[r]) largest = std::max(largest, std::abs(v));
+    for (size_t k = 0; k < exact[r].size(); ++k) {
+      const double scale = products ? contributions[r][k] : largest;
+      ASSERT_LE(std::abs(found[r][k] - exact[r][k]), c.op.fast_error * std::exp2(-23) * scale)
+          << c.op.name << " result " << r << " element " << k << " of " << to_string(c.in[0]);
+    }
+  }
+}
+
+Kernel fast_kernel(std::string_view op) {
+  for (const FastKernel& k : fast_kernels())
+    if (k.op == op) return k.f32;
+  fail("no fast kernel for {}", op);
+}
+
+TEST(CpuKernels, MatmulEveryLayoutAndAwkwardShapes) {
+  for (const int64_t m : {0, 1, 5, 64, 130})
+    for (const int64_t n : {1, 7, 96})
+      for (const int64_t k : {0, 1, 9, 200})
+        for (const bool ta : {false, true})
+          for (const bool tb : {false, true}) {
+            const Extent em{"", m}, en{"", n}, ek{"", k};
+            Attrs attrs;
+            if (ta) attrs["trans_a"] = 1;
+            if (tb) attrs["trans_b"] = 1;
+            hold({find_op("matmul"), attrs,
+                  {{Dtype::f32, ta ? std::vector<Extent>{ek, em} : std::vector<Extent>{em, ek}},
+                   {Dtype::f32, tb ? std::vector<Extent>{en, ek} : std::vector<Extent>{ek, en}}},
+                  {}},
+                 fast_kernel("matmul"));
+          }
+}
+
+// Packed sequences of every kind: whole slots, single tokens, several in a slot.
+std::vector<double> packed(const std::vector<int>& lengths) {
+  std::vector<double> ids;
+  for (size_t s = 0; s < lengths.size(); ++s) ids.insert(ids.end(), static_cast<size_t>(lengths[s]), static_cast<double>(s));
+  return ids;
+}
+
+TEST(CpuKernels, AttentionPackedAndGrouped) {
+  for (const auto& lengths : {std::vector<int>{24, 24}, {1, 23, 7, 17}, {24, 1, 1, 1, 21}})
+    for (const auto& [heads, kv] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {4, 4}, {4, 2}, {6, 1}}) {
+      const Extent t{"T", 48, 24}, h{"H", heads * 8, 8}, g{"G", kv * 8, 8}, n{"", heads, 1};
+      const TensorType q{Dtype::f32, {t, h}}, k{Dtype::f32, {t, g}}, ids{Dtype::i32, {t}};
+      const Attrs attrs{{"head_size", 8}};
+      Call forward{find_op("attention"), attrs, {q, k, k, ids}, {{}, {}, {}, packed(lengths)}};
+      hold(forward, fast_kernel("attention"));
+      // The gradient on consistent o and lse: those of the reference on the same draws.
+      uint64_t next = 0;
+      for (size_t i = 0; i < 3; ++i)
+        for (int64_t e = 0; e < forward.in[i].elements(); ++e)
+          forward.values[i].push_back(static_cast<float>(2 * uniform(11, Stream::test, next++) - 1));
+      const auto out = run(forward, forward.op.reference.f64, Dtype::f64);
+      hold({find_op("attention_grad"), attrs, {q, k, k, ids, q, {Dtype::f32, {t, n}}, q},
+            {forward.values[0], forward.values[1], forward.values[2], packed(lengths), out[0], out[1], {}}},
+           fast_kernel("attention_grad"));
+    }
+}
+
+}  // namespace
+}  // namespace plait

@@ -1,0 +1,225 @@
+#include "plait/model/families.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "plait/io/files.h"
+#include "plait/io/safetensors.h"
+#include "plait/ir/op.h"
+
+namespace plait {
+namespace {
+
+const std::string kFixtures = PLAIT_SOURCE_DIR "/tests/fixtures/";
+
+TEST(Families, NamedConfigurations) {
+  const std::map<std::string, int64_t> parameters = {{"gpt2", 124'439'808},
+                                                     {"gpt2-tiny", 42'368},
+                                                     {"llama-3-8b", 8'030'261'248},
+                                                     {"llama-demo", 2'460'096},
+                                                     {"llama-tiny", 50'656}};
+  for (const std::string& name : named_models()) {
+    const Model m = load_model(name, {2, 16}, Head::loss);
+    EXPECT_EQ(m.parameter_count(), parameters.at(name)) << name;
+    EXPECT_EQ(m.name, name);
+    EXPECT_EQ(m.config_json, named_config(name));
+  }
+  EXPECT_THROW(load_model("llama-4", {}, Head::loss), Error);
+  EXPECT_THROW(named_config("llama-4"), Error);
+}
+
+TEST(Families, WhatAModelHolds) {
+  const Model m = load_model(kFixtures + "llama_tiny", {8, 24}, Head::loss);
+  EXPECT_EQ(m.dtype, Dtype::f64);
+  std::string inputs, uses;
+  for (const ModelValueId id : m.inputs)
+    inputs += m.values[static_cast<size_t>(id)].name + ":" +
+              to_string(m.values[static_cast<size_t>(id)].type) + " ";
+  EXPECT_EQ(inputs,
+            "tokens:i32[T=192/24] positions:i32[T=192/24] sequences:i32[T=192/24] "
+            "labels:i32[T=192/24] weights:f64[T=192/24] ");
+  for (const BlockUse& u : m.uses) uses += u.name + " ";
+  EXPECT_EQ(uses, "embed layers.0 layers.1 layers.2 layers.3 head ");
+  EXPECT_EQ(m.extent("H"), (Extent{"H", 32, 8}));
+  const Model logits = load_model(kFixtures + "llama_tiny", {8, 24}, Head::logits);
+  EXPECT_EQ(logits.inputs.size(), 3U);
+  EXPECT_EQ(logits.loss, kNone);
+  EXPECT_EQ(to_string(logits.values[static_cast<size_t>(logits.logits)].type),
+            "f64[T=192/24, V=67]");
+  const Model tied = load_model(kFixtures + "llama_tiny_tied", {8, 24}, Head::loss);
+  EXPECT_EQ(tied.uses.front().params[0], tied.uses.back().params[1]);
+}
+
+// ---- configurations that are refused ----
+
+// The named configuration with one key set to a JSON value, or removed.
+std::string changed(const char* name, const std::string& key, const std::string& value) {
+  auto config = nlohmann::json::parse(named_config(name));
+  config.erase(key);
+  if (!value.empty()) config[key] = nlohmann::json::parse(value);
+  return config.dump();
+}
+
+std::string error_of(const std::string& config, const BatchShape& batch = {2, 16}) {
+  try {
+    build_model(config, batch, Head::loss);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(Families, RefuseWhatTheyCannotCompute) {
+  const struct {
+    const char *model, *key, *value, *words;
+  } cases[] = {
+      {"llama-tiny", "model_type", "\"mistral\"", "model_type 'mistral' is not supported yet"},
+      {"llama-tiny", "model_type", "", "model_type '' is not supported yet"},
+      {"llama-tiny", "architectures", "[\"LlamaForSequenceClassification\"]", "'architectures' is"},
+      {"llama-tiny", "torch_dtype", "\"int8\"", "torch_dtype 'int8', expected float64"},
+      {"llama-tiny", "vocab_size", "", "'vocab_size' is missing"},
+      {"llama-tiny", "vocab_size", "0", "'vocab_size' is 0, expected a whole number from 1"},
+      {"llama-tiny", "vocab_size", "-5", "'vocab_size' is -5, expected"},
+      {"llama-tiny", "vocab_size", "67.0", "'vocab_size' is 67.0, expected"},
+      {"llama-tiny", "vocab_size", "\"67\"", "'vocab_size' is \"67\", expected"},
+      {"llama-tiny", "vocab_size", "4294967296", "'vocab_size' is 4294967296, expected"},
+      {"llama-tiny", "num_hidden_layers", "0", "from 1 to 1000"},
+      {"llama-tiny", "num_hidden_layers", "1001", "from 1 to 1000"},
+      {"llama-tiny", "num_key_value_heads", "3", "4 attention heads over 3 key/value heads"},
+      {"llama-tiny", "head_dim", "7", "head size 7; rotary positions need an even one"},
+      {"llama-tiny", "rms_norm_eps", "0", "'rms_norm_eps' is 0, expected a number"},
+      {"llama-tiny", "rms_norm_eps", "true", "'rms_norm_eps' is true"},
+      {"llama-tiny", "rope_theta", "-1", "'rope_theta' is -1"},
+      {"llama-tiny", "rope_scaling", "{\"factor\":2}", "scaled rotary positions are not supported"},
+      {"llama-tiny", "sliding_window", "4096", "sliding windows are not supported yet"},
+      {"llama-tiny", "hidden_act", "\"gelu\"", "'hidden_act' is \"gelu\", expected \"silu\""},
+      {"llama-tiny", "attention_bias", "true", "'attention_bias' is true, expected false"},
+      {"llama-tiny", "mlp_bias", "true", "'mlp_bias' is true, expected false"},
+      {"llama-tiny", "attention_dropout", "0.1", "expected 0; dropout is not supported, so set it"},
+      {"llama-tiny", "pretraining_tp", "2", "'pretraining_tp' is 2, expected 1"},
+      {"llama-tiny", "tie_word_embeddings", "1", "'tie_word_embeddings' is 1"},
+      {"llama-tiny", "num_local_experts", "8", "'num_local_experts' (8) is not understood"},
+      {"llama-tiny", "quantization_config", "{}", "'quantization_config' ({}) is not understood"},
+      {"gpt2-tiny", "n_head", "5", "n_embd 32 over 5 heads; needs a multiple"},
+      {"gpt2-tiny", "n_positions", "8", "n_positions 8 in slots of 16 tokens; needs shorter"},
+      {"gpt2-tiny", "n_ctx", "32", "n_ctx differs from n_positions 64"},
+      {"gpt2-tiny", "resid_pdrop", "0.1", "'resid_pdrop' is 0.1, expected 0; dropout is not"},
+      {"gpt2-tiny", "activation_function", "\"relu\"", "'activation_function' is \"relu\""},
+      {"gpt2-tiny", "tie_word_embeddings", "false", "an untied head is not supported yet"},
+      {"gpt2-tiny", "scale_attn_weights", "false", "'scale_attn_weights' is false"},
+      {"gpt2-tiny", "hidden_size", "32", "'hidden_size' (32) is not understood"},
+  };
+  for (const auto& c : cases) {
+    const std::string error = error_of(changed(c.model, c.key, c.value));
+    EXPECT_NE(error.find(c.words), std::string::npos) << c.key << ": " << error;
+  }
+  auto narrow = nlohmann::json::parse(changed("llama-tiny", "head_dim", ""));
+  narrow["hidden_size"] = 30;
+  EXPECT_NE(error_of(narrow.dump()).find("hidden_size 30 over 4"), std::string::npos);
+  for (const char* text : {"", "[]", "{", "{\"model_type\":\"llama\",\"model_type\":\"llama\"}"})
+    EXPECT_NE(error_of(text).find("config.json: "), std::string::npos) << text;
+  const std::string good = named_config("llama-tiny");
+  for (const BatchShape& b : {BatchShape{0, 16}, BatchShape{1, 0}, BatchShape{1 << 20, 1 << 20}})
+    EXPECT_NE(error_of(good, b).find("slots of"), std::string::npos);
+}
+
+TEST(Families, AcceptWhatIsHarmless) {
+  const char* cases[][2] = {
+      {"use_cache", "false"},         {"eos_token_id", "[1, 2]"}, {"rope_scaling", "null"},
+      {"attention_dropout", "0.0"},   {"head_dim", ""},           {"num_key_value_heads", ""},
+      {"torch_dtype", "\"float16\""}, {"dtype", "\"float32\""}};
+  for (const auto& c : cases) EXPECT_EQ(error_of(changed("llama-tiny", c[0], c[1])), "accepted");
+}
+
+TEST(Families, TextFilesAndFolders) {
+  const std::string path = path_beside(testing::TempDir() + "families_test") + ".plait";
+  std::ofstream(path) << print_model(load_model("llama-tiny", {2, 16}, Head::loss));
+  const Model m = load_model(path, {3, 8}, Head::loss);
+  EXPECT_EQ(m.extent("T"), (Extent{"T", 24, 8}));
+  EXPECT_EQ(m.config_json, "");
+  EXPECT_THROW(load_model(path, {3, 8}, Head::logits), Error);
+  EXPECT_THROW(load_model(path + ".plait", {3, 8}, Head::loss), Error);
+  EXPECT_THROW(load_model(testing::TempDir(), {3, 8}, Head::loss), Error);
+  std::remove(path.c_str());
+}
+
+// ---- the mathematics, against PyTorch ----
+
+TensorView view(HostTensor& t) {
+  TensorView v;
+  v.data = t.data.data();
+  v.dtype = t.dtype;
+  v.rank = static_cast<int>(t.dims.size());
+  for (size_t i = 0; i < t.dims.size(); ++i) v.dims[i] = v.global[i] = t.dims[i];
+  return v;
+}
+
+HostTensor blank(const TensorType& type) {
+  std::vector<int64_t> dims;
+  for (const Extent& e : type.dims) dims.push_back(e.size);
+  return HostTensor(type.dtype, dims);
+}
+
+// Runs one block on the ops' plain references; `values` holds its arguments.
+void run_block(const Graph& g, std::vector<HostTensor>& values) {
+  for (const Node& node : g.nodes) {
+    const OpDef& op = find_op(node.op);
+    std::vector<TensorView> in, out;
+    std::vector<TensorType> types;
+    for (const ValueId id : node.in) {
+      in.push_back(view(values[static_cast<size_t>(id)]));
+      types.push_back(g.type(id));
+    }
+    for (const ValueId id : node.out) {
+      values[static_cast<size_t>(id)] = blank(g.type(id));
+      out.push_back(view(values[static_cast<size_t>(id)]));
+    }
+    std::vector<double> scratch;
+    if (op.workspace != nullptr)
+      scratch.resize(static_cast<size_t>(op.workspace(node.attrs, types)) / 8 + 1);
+    op.reference.f64({&node.attrs, in, out, scratch.data()});
+  }
+}
+
+// The value of the last use's first result.
+HostTensor run_model(const Model& m, const HostTensors& parameters, const HostTensors& batch) {
+  std::vector<HostTensor> now(m.values.size());
+  for (const ModelValueId id : m.inputs)
+    now[static_cast<size_t>(id)] = batch.at(m.values[static_cast<size_t>(id)].name);
+  for (const BlockUse& use : m.uses) {
+    const Graph& g = m.blocks[use.block];
+    std::vector<HostTensor> values(g.values.size());
+    for (size_t i = 0; i < use.inputs.size(); ++i)
+      values[static_cast<size_t>(g.inputs[i])] = now[static_cast<size_t>(use.inputs[i])];
+    for (size_t i = 0; i < use.params.size(); ++i)
+      values[static_cast<size_t>(g.params[i])] = parameters.at(m.params[use.params[i]].name);
+    run_block(g, values);
+    for (size_t i = 0; i < use.outputs.size(); ++i)
+      now[static_cast<size_t>(use.outputs[i])] = values[static_cast<size_t>(g.outputs[i])];
+  }
+  return now[static_cast<size_t>(m.uses.back().outputs[0])];
+}
+
+TEST(Families, ComputeWhatPyTorchComputes) {
+  for (const char* name : {"llama_tiny", "llama_tiny_tied", "gpt2_tiny"}) {
+    const std::string folder = kFixtures + name;
+    const HostTensors expected = SafetensorsFile(folder + "/expected.safetensors").read_all();
+    const Model loss = load_model(folder, {8, 24}, Head::loss);
+    const Model logits = load_model(folder, {8, 24}, Head::logits);
+    const HostTensors parameters = load_parameters(loss, folder);
+    EXPECT_NEAR(run_model(loss, parameters, expected).at(0), expected.at("loss").at(0), 1e-12);
+    const HostTensor found = run_model(logits, parameters, expected);
+    const HostTensor& wanted = expected.at("logits");
+    ASSERT_EQ(found.dims, wanted.dims);
+    double worst = 0;
+    for (int64_t i = 0; i < wanted.elements(); ++i)
+      worst = std::max(worst, std::abs(found.at(i) - wanted.at(i)));
+    EXPECT_LT(worst, 1e-12) << name;
+  }
+}
+
+}  // namespace
+}  // namespace plait

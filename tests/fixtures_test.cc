@@ -1,0 +1,123 @@
+// Loss, logits and gradients against PyTorch (tests/fixtures/make_fixtures.py), on one rank and
+// under a layout, in f64 and in f32.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "harness.h"
+#include "plait/io/safetensors.h"
+
+namespace plait {
+namespace {
+
+struct Fixture {
+  std::string folder;
+  HostTensors expected;
+  Model model;
+  HostTensors parameters;
+  Batch batch;
+};
+
+Fixture load(const std::string& name, Dtype dtype) {
+  Fixture f;
+  f.folder = std::string(PLAIT_SOURCE_DIR) + "/tests/fixtures/" + name;
+  f.expected = SafetensorsFile(f.folder + "/expected.safetensors").read_all();
+  f.model = with_dtype(load_model(f.folder, {8, 24}, Head::loss), dtype);
+  f.parameters = load_parameters(f.model, f.folder);
+  HostTensors inputs;
+  for (const char* key : {"tokens", "labels", "positions", "sequences"})
+    inputs[key] = f.expected.at(key);
+  inputs["weights"] = convert(f.expected.at("weights"), dtype);
+  f.batch.microbatches.push_back(inputs);
+  f.batch.step["hyper"] = HostTensor(dtype, {2});  // learning rate 0
+  return f;
+}
+
+// Gradients by the names of the files: GPT-2's q, k and v are rows of one transposed tensor.
+HostTensor part_of_file(const Param& param, const HostTensor& whole) {
+  const FileSlice& file = param.file;
+  std::vector<int64_t> dims;
+  for (const Extent& e : param.type.dims) dims.push_back(e.size);
+  HostTensor part(Dtype::f64, dims);
+  const int64_t columns = dims.size() == 1 ? 1 : dims[1];
+  const int64_t rows_in_file = file.transposed ? whole.dims[1] : whole.dims[0];
+  for (int64_t r = 0; r < dims[0]; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      part.as<double>()[r * columns + c] =
+          whole.at(file.transposed ? c * rows_in_file + file.row + r : (file.row + r) * columns + c);
+  return part;
+}
+
+struct Gradients {
+  double loss;
+  HostTensors gradients;
+};
+
+Gradients run(const Fixture& f, const Plan& plan) {
+  Session session(lower(f.model, plan, harness_options()).programs, {});
+  session.set_states("param/", f.parameters);
+  session.step(f.batch);
+  return {session.scalar("loss"), session.gather("grad/")};
+}
+
+Plan layout() {
+  return parse_plan("mesh = ['pp=2', 'dp=2']\n[split]\nT = 'dp'\n[pipeline]\naxis = 'pp'\n", "test");
+}
+
+Plan tensor_layout() {
+  return parse_plan("mesh = ['dp=2', 'tp=4']\n[split]\nT = 'dp'\nF = 'tp'\nV = 'tp'\nD = 'tp'\n", "test");
+}
+
+class PyTorch : public testing::TestWithParam<const char*> {};
+
+TEST_P(PyTorch, LossAndGradientsInF64) {
+  const Fixture f = load(GetParam(), Dtype::f64);
+  for (const Plan& plan : {one_rank_plan(1), layout(), tensor_layout()}) {
+    const Gradients r = run(f, plan);
+    EXPECT_NEAR(r.loss, f.expected.at("loss").at(0), 1e-11 * std::abs(r.loss));
+    ASSERT_EQ(r.gradients.size(), f.model.params.size());
+    for (const Param& p : f.model.params) {
+      const HostTensor expected = part_of_file(p, f.expected.at("grad." + p.file.tensor));
+      // A key bias shifts all scores of a row alike: its gradient is zero but for rounding.
+      const double scale = std::max(norm(expected), 1e-3);
+      EXPECT_LE(distance(r.gradients.at(p.name), expected) / scale, 1e-10) << p.name;
+    }
+  }
+}
+
+TEST_P(PyTorch, GradientsInF32WithinFourTimesItsOwnError) {
+  const Fixture f = load(GetParam(), Dtype::f32);
+  for (const Plan& plan : {one_rank_plan(1), layout()}) {
+    const Gradients r = run(f, plan);
+    double ours = 0, theirs = 0;
+    for (const Param& p : f.model.params) {
+      const HostTensor expected = part_of_file(p, f.expected.at("grad." + p.file.tensor));
+      const HostTensor torch = part_of_file(p, f.expected.at("f32.grad." + p.file.tensor));
+      const double scale = std::max(norm(expected), 1e-3);
+      ours = std::max(ours, distance(convert(r.gradients.at(p.name), Dtype::f64), expected) / scale);
+      theirs = std::max(theirs, distance(torch, expected) / scale);
+    }
+    EXPECT_LE(ours, 4 * theirs);
+    EXPECT_GT(theirs, 0);
+  }
+}
+
+TEST_P(PyTorch, LogitsInF64) {
+  const Fixture f = load(GetParam(), Dtype::f64);
+  const Model model = with_dtype(load_model(f.folder, {8, 24}, Head::logits), Dtype::f64);
+  LowerOptions options;
+  options.train = false;
+  Session session(lower(model, layout(), options).programs, {});
+  session.set_states("param/", f.parameters);
+  session.step(f.batch);
+  const HostTensor logits = session.gather("logits").at("");
+  const HostTensor& expected = f.expected.at("logits");
+  EXPECT_LE(distance(logits, expected), 1e-11 * norm(expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, PyTorch,
+                         testing::Values("llama_tiny", "llama_tiny_tied", "gpt2_tiny"),
+                         [](const auto& i) { return std::string(i.param); });
+
+}  // namespace
+}  // namespace plait
