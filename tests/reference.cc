@@ -142,11 +142,13 @@ ReferenceStep reference_step(const Model& model, const HostTensors& parameters, 
 }
 
 void reference_sgd(HostTensors& parameters, const HostTensors& gradients, double rate) {
-  for (auto& [name, p] : parameters)
+  for (auto& entry : parameters) {
+    HostTensor& p = entry.second;
+    const HostTensor& g = gradients.at(entry.first);
     dispatch_float(p.dtype, [&]<class T>() {
-      for (int64_t i = 0; i < p.elements(); ++i)
-        p.as<T>()[i] -= static_cast<T>(rate) * gradients.at(name).as<T>()[i];
+      for (int64_t i = 0; i < p.elements(); ++i) p.as<T>()[i] -= static_cast<T>(rate) * g.as<T>()[i];
     });
+  }
 }
 
 }  // namespace plait

@@ -1,5 +1,8 @@
 #include "plait/cli/common.h"
 
+#include <filesystem>
+
+#include "plait/io/files.h"
 #include "plait/program/suggest.h"
 #include "plait/report/table.h"
 
@@ -65,6 +68,13 @@ LowerOptions lower_options(const CommonOptions& o) {
   LowerOptions options;
   options.optimizer.name = o.optimizer;
   return options;
+}
+
+void check_save_folder(const std::string& folder) {
+  const auto path = std::filesystem::absolute(folder).lexically_normal();
+  const auto parent = path.has_filename() ? path.parent_path() : path.parent_path().parent_path();
+  if (!is_folder(parent.string()))
+    fail("cannot save to '{}': there is no folder '{}'", folder, parent.string());
 }
 
 void check_counters(const Session& session) {

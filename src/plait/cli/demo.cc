@@ -19,7 +19,7 @@ namespace {
 
 struct DemoOptions {
   std::string plan = "examples/demo.toml", data = "build/demo/kjv.txt", out = "build/demo/model";
-  int64_t slots = 2, slot_tokens = 256, sample_tokens = 320, compared_steps = 5;
+  int64_t slots = 2, slot_tokens = 128, sample_tokens = 320, compared_steps = 5;
   TrainConfig config;
 };
 
@@ -222,6 +222,13 @@ void Demo::save_and_load() {
 
 void Demo::run() {
   const auto begin = std::chrono::steady_clock::now();
+  check_save_folder(o_.out);
+  fmt::print("{}\n",
+             paragraph(fmt::format(
+                 "plait demo: a Llama of {:.1f} million parameters learns to write from the bytes "
+                 "of {}, on {} of this machine. It takes a few minutes.",
+                 1e-6 * static_cast<double>(model_.parameter_count()), o_.data,
+                 count_of(plan_.mesh.ranks(), "rank"))));
   explain_plan();
   show_proof();
   train();
@@ -241,10 +248,10 @@ void add_demo(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("demo", "train a small model on 8 ranks, and check it all");
   auto o = std::make_shared<DemoOptions>();
-  o->config.steps = 300;
+  o->config.steps = 900;
   o->config.learning_rate = 2e-3;
-  o->config.warmup_steps = 20;
-  o->config.eval_batches = 16;
+  o->config.warmup_steps = 50;
+  o->config.eval_batches = 32;
   command->add_option("--steps", o->config.steps, "optimizer steps")->capture_default_str();
   command->add_option("--plan", o->plan, "plan file")->capture_default_str();
   command->add_option("--data", o->data, "text file")->capture_default_str();

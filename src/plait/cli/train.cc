@@ -1,11 +1,9 @@
 // plait train MODEL --data FILE.
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 
 #include "plait/cli/commands.h"
 #include "plait/cli/common.h"
-#include "plait/io/files.h"
 #include "plait/report/explain.h"
 #include "plait/report/progress.h"
 #include "plait/report/table.h"
@@ -20,18 +18,13 @@ struct TrainOptions : CommonOptions {
   TrainConfig config;
 };
 
-void check_out(const std::string& out) {
-  if (out.empty()) return;
-  const std::filesystem::path parent =
-      std::filesystem::absolute(out).lexically_normal().parent_path();
-  if (!is_folder(parent.string()))
-    fail("cannot save to '{}': there is no folder '{}'", out, parent.string());
-}
-
 void run_train(TrainOptions o) {
-  check_out(o.out);
+  if (!o.out.empty()) check_save_folder(o.out);
   const Model model = open_model(o, Head::loss);
   const TextData data = load_text_data(o.data, model.extent("V").size, o.slot_tokens);
+  if (o.plan.empty() && o.ranks > 1)
+    fail("--ranks {} without a plan; without one a single rank trains, so give --plan FILE",
+         o.ranks);
   const Plan plan = o.plan.empty() ? one_rank_plan(o.microbatches) : load_plan(o.plan);
   const LowerOptions options = lower_options(o);
   {
@@ -44,9 +37,14 @@ void run_train(TrainOptions o) {
   Trainer trainer(model, plan, data, o.config);
   trainer.set_parameters(initial);
   Progress progress(stdout);
-  trainer.run([&](const StepReport& r) { progress.step(r); });
+  std::optional<double> validation;
+  trainer.run([&](const StepReport& r) {
+    progress.step(r);
+    validation = r.validation_loss;
+  });
   check_counters(trainer.session());
-  fmt::print("  validation loss {:.4f} nats per byte on {} bytes\n", trainer.validation_loss(),
+  fmt::print("  validation loss {:.4f} nats per byte on {} bytes\n",
+             validation ? *validation : trainer.validation_loss(),
              grouped(data.validation_labels(trainer.layout(), trainer.eval_batches())));
   if (o.out.empty()) return;
   save_model(model, trainer.parameters(), o.out);

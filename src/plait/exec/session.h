@@ -29,7 +29,7 @@ struct Batch {
 struct SessionOptions {
   int threads_per_rank = 0;   // compute threads; 0: cores / ranks, at least 1
   bool poison = false;        // fill memory with NaN when it is allocated and released
-  double limit_seconds = 120; // without any message a waiting rank calls it a hang
+  double limit_seconds = 300; // without any message a waiting rank calls it a hang
   bool trust = false;         // run without verifying; for tests that plant faults
 };
 

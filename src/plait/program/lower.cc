@@ -251,7 +251,8 @@ void partition_update(LowerContext& c, int stage) {
 
 void place_parameters(LowerContext& c) {
   const Mesh& mesh = c.plan.mesh;
-  for (const auto& [pattern, dims] : c.plan.place) {
+  for (const auto& entry : c.plan.place) {
+    const std::string& pattern = entry.first;
     const bool used = std::any_of(c.model.params.begin(), c.model.params.end(), [&](const Param& p) {
       return glob_match(pattern, p.name);
     });

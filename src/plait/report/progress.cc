@@ -24,7 +24,7 @@ std::string progress_bar(int64_t done, int64_t total, int width) {
   return "[" + std::string(full, '#') + std::string(static_cast<size_t>(width) - full, '.') + "]";
 }
 
-std::string progress_line(const StepReport& r, double loss, double seconds_left) {
+std::string progress_line(const StepReport& r, double seconds_left) {
   const auto digits = std::to_string(r.steps).size();
   return fmt::format(
       "step {:>{}}/{}  loss {:.3f}  rate {:.1e}  norm {:.2f}  {:>6} tokens/s  {} left", r.step,
@@ -45,12 +45,10 @@ void Progress::step(const StepReport& r) {
     first_step_ = r.step;
     start_ =
         now - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(r.seconds));
-    smooth_loss_ = r.loss;
   }
-  smooth_loss_ += 0.2 * (r.loss - smooth_loss_);
   const auto done = static_cast<double>(r.step - first_step_ + 1);
   const double left = seconds(start_) / done * static_cast<double>(r.steps - r.step);
-  const std::string line = progress_line(r, smooth_loss_, left);
+  const std::string line = progress_line(r, left);
   const bool last = r.step == r.steps;
   if (terminal_) {
     if (first || last || r.validation_loss || seconds(last_line_) >= kRedrawSeconds) {

@@ -23,11 +23,10 @@ class Progress {
   bool terminal_;
   Clock::time_point start_, last_line_;
   int64_t first_step_ = 0;
-  double smooth_loss_ = 0;
 };
 
 // "step  40/400  loss 2.31  rate 1.9e-03  norm 0.82  5 210 tokens/s  1:12 left"
-std::string progress_line(const StepReport& report, double loss, double seconds_left);
+std::string progress_line(const StepReport& report, double seconds_left);
 std::string progress_bar(int64_t done, int64_t total, int width);  // "[####....]"
 std::string duration_text(double seconds);                         // "1:05", "2:03:00"
 

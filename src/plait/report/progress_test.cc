@@ -24,7 +24,7 @@ TEST(Progress, Words) {
   EXPECT_EQ(duration_text(7380), "2:03:00");
   EXPECT_EQ(progress_bar(1, 4, 8), "[##......]");
   EXPECT_EQ(progress_bar(4, 4, 8), "[########]");
-  const std::string line = progress_line(report(7), 2.5, 61);
+  const std::string line = progress_line(report(7), 61);
   EXPECT_EQ(line,
             "step    7/1000  loss 2.500  rate 2.0e-03  norm 0.50  123 456 tokens/s  1:01 left");
   EXPECT_LE(line.size() + 19, kColumns);  // with the bar before it
