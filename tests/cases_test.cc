@@ -85,7 +85,8 @@ std::string carry_out(const CaseFile& c) {
   if (c.command == "verify") {
     const Programs programs = parse_programs(c.sections.at("programs"), "case");
     verify(programs);
-    EXPECT_EQ(print_programs(parse_programs(print_programs(programs), "printed")), print_programs(programs));
+    EXPECT_EQ(print_programs(parse_programs(print_programs(programs), "printed")),
+              print_programs(programs));
     return "";
   }
   const Plan plan = parse_plan(c.sections.at("plan"), "case");
@@ -116,7 +117,8 @@ TEST_P(Cases, Holds) {
   ASSERT_TRUE(refused != c.sections.end()) << message;
   ASSERT_FALSE(lines_of(refused->second).empty());
   for (const std::string& text : lines_of(refused->second))
-    EXPECT_NE(message.find(text), std::string::npos) << "expected: " << text << "\nfound: " << message;
+    EXPECT_NE(message.find(text), std::string::npos)
+        << "expected: " << text << "\nfound: " << message;
   if (!c.sections.contains("suggests")) return;
   const Model model = model_of(c);
   const auto s = suggest_plan(model, parse_plan(c.sections.at("plan"), "case"), c.ranks, {});

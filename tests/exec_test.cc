@@ -131,18 +131,26 @@ TEST(Exec, StatesAreCheckedWhenSet) {
   Session session(lower(s.model, s.plan, harness_options()).programs, {});
   HostTensors fewer = s.parameters;
   fewer.erase("model.norm.weight");
-  EXPECT_NE(message_of([&] { session.set_states("param/", fewer); }).find("no tensor 'model.norm.weight'"), std::string::npos);
+  EXPECT_NE(message_of([&] {
+              session.set_states("param/", fewer);
+            }).find("no tensor 'model.norm.weight'"),
+            std::string::npos);
   HostTensors more = s.parameters;
   more["extra"] = HostTensor(Dtype::f64, {1});
-  EXPECT_NE(message_of([&] { session.set_states("param/", more); }).find("'extra' is no state"), std::string::npos);
+  EXPECT_NE(message_of([&] { session.set_states("param/", more); }).find("'extra' is no state"),
+            std::string::npos);
   HostTensors wrong = s.parameters;
   wrong["model.norm.weight"] = HostTensor(Dtype::f64, {31});
-  EXPECT_NE(message_of([&] { session.set_states("param/", wrong); }).find("is f64[D=32], the tensor given is f64[31]"), std::string::npos);
+  EXPECT_NE(message_of([&] {
+              session.set_states("param/", wrong);
+            }).find("is f64[D=32], the tensor given is f64[31]"),
+            std::string::npos);
   session.set_states("param/", s.parameters);
   EXPECT_EQ(session.gather("param/"), s.parameters);
   Batch bad = s.batch;
   bad.microbatches.pop_back();
-  EXPECT_NE(message_of([&] { session.step(bad); }).find("the batch has 2 micro-batches"), std::string::npos);
+  EXPECT_NE(message_of([&] { session.step(bad); }).find("the batch has 2 micro-batches"),
+            std::string::npos);
 }
 
 TEST(Exec, ManySessionsStartAndStop) {

@@ -43,8 +43,8 @@ HostTensor part_of_file(const Param& param, const HostTensor& whole) {
   const int64_t rows_in_file = file.transposed ? whole.dims[1] : whole.dims[0];
   for (int64_t r = 0; r < dims[0]; ++r)
     for (int64_t c = 0; c < columns; ++c)
-      part.as<double>()[r * columns + c] =
-          whole.at(file.transposed ? c * rows_in_file + file.row + r : (file.row + r) * columns + c);
+      part.as<double>()[r * columns + c] = whole.at(
+          file.transposed ? c * rows_in_file + file.row + r : (file.row + r) * columns + c);
   return part;
 }
 
@@ -61,11 +61,13 @@ Gradients run(const Fixture& f, const Plan& plan) {
 }
 
 Plan layout() {
-  return parse_plan("mesh = ['pp=2', 'dp=2']\n[split]\nT = 'dp'\n[pipeline]\naxis = 'pp'\n", "test");
+  return parse_plan("mesh = ['pp=2', 'dp=2']\n[split]\nT = 'dp'\n[pipeline]\naxis = 'pp'\n",
+                    "test");
 }
 
 Plan tensor_layout() {
-  return parse_plan("mesh = ['dp=2', 'tp=4']\n[split]\nT = 'dp'\nF = 'tp'\nV = 'tp'\nD = 'tp'\n", "test");
+  return parse_plan("mesh = ['dp=2', 'tp=4']\n[split]\nT = 'dp'\nF = 'tp'\nV = 'tp'\nD = 'tp'\n",
+                    "test");
 }
 
 class PyTorch : public testing::TestWithParam<const char*> {};
@@ -94,7 +96,8 @@ TEST_P(PyTorch, GradientsInF32WithinFourTimesItsOwnError) {
       const HostTensor expected = part_of_file(p, f.expected.at("grad." + p.file.tensor));
       const HostTensor torch = part_of_file(p, f.expected.at("f32.grad." + p.file.tensor));
       const double scale = std::max(norm(expected), 1e-3);
-      ours = std::max(ours, distance(convert(r.gradients.at(p.name), Dtype::f64), expected) / scale);
+      ours =
+          std::max(ours, distance(convert(r.gradients.at(p.name), Dtype::f64), expected) / scale);
       theirs = std::max(theirs, distance(torch, expected) / scale);
     }
     EXPECT_LE(ours, 4 * theirs);

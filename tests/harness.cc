@@ -62,7 +62,8 @@ std::string random_config(Draw& d, Sizes& s) {
       R"("num_attention_heads":{},"num_key_value_heads":{},"head_dim":8,"intermediate_size":{},)"
       R"("rms_norm_eps":1e-05,"rope_theta":10000.0,"max_position_embeddings":64,)"
       R"("tie_word_embeddings":{},"hidden_act":"silu"}})",
-      s.layers, s.heads, s.kv_heads, d.pick<int64_t>({88, 40, 37}), d.chance(40) ? "true" : "false");
+      s.layers, s.heads, s.kv_heads, d.pick<int64_t>({88, 40, 37}),
+      d.chance(40) ? "true" : "false");
 }
 
 std::vector<Axis> random_axes(Draw& d, int64_t layers) {
@@ -93,8 +94,9 @@ std::vector<int64_t> random_sizes(Draw& d, int64_t elements, int ways) {
 void random_splits(Draw& d, const Sizes& s, Plan& plan) {
   const int tp = plan.mesh.size("tp");
   plan.split["T"].axes = {"dp"};
-  if (d.chance(15)) plan.split["T"].axes = d.chance(50) ? std::vector<std::string>{"dp", "tp"}
-                                                        : std::vector<std::string>{"tp", "dp"};
+  if (d.chance(15))
+    plan.split["T"].axes =
+        d.chance(50) ? std::vector<std::string>{"dp", "tp"} : std::vector<std::string>{"tp", "dp"};
   if (s.heads % tp == 0 && s.kv_heads % tp == 0 && d.chance(85))
     plan.split["H"].axes = plan.split["G"].axes = {"tp"};
   if (d.chance(80)) plan.split["F"].axes = {"tp"};
@@ -112,7 +114,8 @@ void random_places(Draw& d, const Model& model, Plan& plan) {
     std::vector<DimSplit> dims(p.type.dims.size());
     for (const char* axis : {"dp", "tp"})
       if (d.chance(60))
-        dims[static_cast<size_t>(d.below(static_cast<int64_t>(dims.size())))].axes.emplace_back(axis);
+        dims[static_cast<size_t>(d.below(static_cast<int64_t>(dims.size())))].axes.emplace_back(
+            axis);
     const bool placed = std::any_of(plan.place.begin(), plan.place.end(),
                                     [&](const auto& entry) { return entry.first == p.name; });
     if (!placed) plan.place.emplace_back(p.name, dims);
@@ -147,9 +150,10 @@ Case random_case(uint64_t seed) {
 }
 
 std::string print_case(const Case& c) {
-  return fmt::format("# plait_harness --case FILE runs this\nseed = {}\nslots = {}\nslot_tokens = {}\n"
-                     "config = '''{}'''\n--- plan\n{}",
-                     c.seed, c.batch.slots, c.batch.slot_tokens, c.config, print_plan(c.plan));
+  return fmt::format(
+      "# plait_harness --case FILE runs this\nseed = {}\nslots = {}\nslot_tokens = {}\n"
+      "config = '''{}'''\n--- plan\n{}",
+      c.seed, c.batch.slots, c.batch.slot_tokens, c.config, print_plan(c.plan));
 }
 
 Case parse_case(const std::string& text, const std::string& source) {
@@ -261,7 +265,8 @@ std::string differences(const Session& session, const Truth& truth, double* wors
   };
   const double loss = truth.reference.loss;
   for (int r = 0; r < session.programs().mesh.ranks(); ++r) {
-    hold(fmt::format("loss on rank {}", r), std::abs(session.scalar("loss", r) - loss), std::abs(loss) + 1e-300);
+    hold(fmt::format("loss on rank {}", r), std::abs(session.scalar("loss", r) - loss),
+         std::abs(loss) + 1e-300);
     hold(fmt::format("gradient norm on rank {}", r),
          std::abs(session.scalar("grad_sum_squares", r) - truth.reference.grad_sum_squares),
          truth.reference.grad_sum_squares + 1e-300);
@@ -282,7 +287,8 @@ std::string counted_as_predicted(const Session& session) {
     const RankCounters& counted = session.counters()[r];
     const RankReport& predicted = session.report().ranks[r];
     if (counted.sent_bytes != predicted.sent_bytes)
-      text += fmt::format("rank {} sent {} bytes, predicted {}\n", r, counted.sent_bytes, predicted.sent_bytes);
+      text += fmt::format("rank {} sent {} bytes, predicted {}\n", r, counted.sent_bytes,
+                          predicted.sent_bytes);
     if (counted.peak_live_bytes != predicted.peak_live_bytes)
       text += fmt::format("rank {} peaked at {} bytes, predicted {}\n", r, counted.peak_live_bytes,
                           predicted.peak_live_bytes);
@@ -339,7 +345,8 @@ CaseResult run_f64(const Case& c) {
   for (const Programs* again : {&programs, &other_programs}) {
     const Run run = two_steps(*again, truth, nullptr);
     if (!(run.parameters == first.parameters) || std::memcmp(&run.loss, &first.loss, 8) != 0)
-      result.what += again == &programs ? "a repetition gives other bits\n" : "the other schedule gives other bits\n";
+      result.what += again == &programs ? "a repetition gives other bits\n"
+                                        : "the other schedule gives other bits\n";
   }
   if (!result.what.empty()) result.outcome = Outcome::failed;
   return result;
@@ -387,7 +394,8 @@ CaseResult run_f32(const Case& c) {
     const double error = relative(name, t);
     result.worst = std::max(result.worst, own == 0 ? error : error / (4 * own));
     if (!(error <= 4 * own))
-      result.what += fmt::format("gradient of {}: error {:.3g}, one rank's is {:.3g}\n", name, error, own);
+      result.what +=
+          fmt::format("gradient of {}: error {:.3g}, one rank's is {:.3g}\n", name, error, own);
   }
   if (!result.what.empty()) result.outcome = Outcome::failed;
   return result;
@@ -409,8 +417,8 @@ CaseResult run_case(const Case& c, Dtype dtype) {
   }
 }
 
-std::string compare_step(const Programs& programs, const Truth& truth, const SessionOptions& options,
-                         double* worst) {
+std::string compare_step(const Programs& programs, const Truth& truth,
+                         const SessionOptions& options, double* worst) {
   try {
     Session session(programs, options);
     session.set_states("param/", truth.parameters);
@@ -430,8 +438,12 @@ Case shrink(Case failing, Dtype dtype) {
         [](Case& c) { c.plan.microbatches = std::max<int64_t>(1, c.plan.microbatches - 1); },
         [](Case& c) { c.batch.slots = std::max<int64_t>(1, c.batch.slots - 1); },
         [](Case& c) { c.plan.blocks.clear(); },
-        [](Case& c) { if (!c.plan.place.empty()) c.plan.place.pop_back(); },
-        [](Case& c) { if (!c.plan.place.empty()) c.plan.place.erase(c.plan.place.begin()); },
+        [](Case& c) {
+          if (!c.plan.place.empty()) c.plan.place.pop_back();
+        },
+        [](Case& c) {
+          if (!c.plan.place.empty()) c.plan.place.erase(c.plan.place.begin());
+        },
     };
     for (const auto& [letter, split] : failing.plan.split)
       tries.emplace_back([l = letter](Case& c) { c.plan.split.erase(l); });

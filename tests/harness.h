@@ -29,8 +29,8 @@ Batch random_batch(const Model& model, int64_t microbatches, uint64_t seed);
 enum class Outcome : uint8_t { passed, refused, failed };
 struct CaseResult {
   Outcome outcome = Outcome::passed;
-  std::string what;        // of a refusal or failure
-  double worst = 0;        // largest error, as a share of its tolerance
+  std::string what;  // of a refusal or failure
+  double worst = 0;  // largest error, as a share of its tolerance
   int ranks = 1;
 };
 
@@ -50,8 +50,8 @@ struct Truth {
   HostTensors after;
 };
 Truth make_truth(const Case& c);
-std::string compare_step(const Programs& programs, const Truth& truth, const SessionOptions& options,
-                         double* worst = nullptr);
+std::string compare_step(const Programs& programs, const Truth& truth,
+                         const SessionOptions& options, double* worst = nullptr);
 LowerOptions harness_options();
 
 // Plants one fault at a time in the communication of programs.

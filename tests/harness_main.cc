@@ -21,8 +21,8 @@ int run_one(const Case& c, Dtype dtype) {
 
 void print_tally(const MutantTally& tally) {
   std::array<int64_t, 4> all{};
-  fmt::print("\n{:<48} {:>8} {:>9} {:>9} {:>9}\n", "planted fault", "planted", "verifier", "numbers",
-             "survived");
+  fmt::print("\n{:<48} {:>8} {:>9} {:>9} {:>9}\n", "planted fault", "planted", "verifier",
+             "numbers", "survived");
   for (const auto& [kind, t] : tally.by_kind) {
     fmt::print("{:<48} {:>8} {:>9} {:>9} {:>9}\n", kind, t[0], t[1], t[2], t[3]);
     for (size_t i = 0; i < 4; ++i) all[i] += t[i];
@@ -45,8 +45,10 @@ int run_many(int64_t plans, uint64_t seed, bool with_mutants, int f32_every) {
       if (dtype == Dtype::f32 && i % f32_every != 0) continue;
       const CaseResult r = run_case(c, dtype);
       ++outcomes[static_cast<size_t>(r.outcome)];
-      if (dtype == Dtype::f64) ++by_ranks[r.ranks];
-      else ++f32_runs;
+      if (dtype == Dtype::f64)
+        ++by_ranks[r.ranks];
+      else
+        ++f32_runs;
       (dtype == Dtype::f64 ? worst : worst_f32) =
           std::max(dtype == Dtype::f64 ? worst : worst_f32, r.worst);
       if (r.outcome == Outcome::refused) ++refusals[r.what];
@@ -58,11 +60,13 @@ int run_many(int64_t plans, uint64_t seed, bool with_mutants, int f32_every) {
     }
     if (with_mutants && runs && i % 4 == 0) plant_mutants(c, 12, tally);
   }
-  fmt::print("{} plans: {} passed, {} refused, {} failed ({} of the runs in f32)\n", plans, outcomes[0],
-             outcomes[1], outcomes[2], f32_runs);
-  for (const auto& [ranks, n] : by_ranks) fmt::print("  {} rank{}: {}\n", ranks, ranks == 1 ? "" : "s", n);
+  fmt::print("{} plans: {} passed, {} refused, {} failed ({} of the runs in f32)\n", plans,
+             outcomes[0], outcomes[1], outcomes[2], f32_runs);
+  for (const auto& [ranks, n] : by_ranks)
+    fmt::print("  {} rank{}: {}\n", ranks, ranks == 1 ? "" : "s", n);
   for (const auto& [what, n] : refusals) fmt::print("  refused {} times: {}\n", n, what);
-  fmt::print("largest error, as a share of its tolerance: f64 {:.3g}, f32 {:.3g}\n", worst, worst_f32);
+  fmt::print("largest error, as a share of its tolerance: f64 {:.3g}, f32 {:.3g}\n", worst,
+             worst_f32);
   if (with_mutants) print_tally(tally);
   // A harness whose plans are mostly refused would prove nothing.
   const bool too_many_refused = outcomes[1] * 5 > plans;
@@ -83,7 +87,8 @@ int main(int argc, char** argv) {
   app.add_option("--plans", plans, "how many random plans");
   app.add_option("--seed", seed, "of the draws");
   app.add_flag("--mutants", mutants, "plant faults as well");
-  app.add_option("--f32-every", f32_every, "every n-th plan also in f32")->check(CLI::PositiveNumber);
+  app.add_option("--f32-every", f32_every, "every n-th plan also in f32")
+      ->check(CLI::PositiveNumber);
   app.add_option("--case", case_file, "run one case from a file");
   app.add_flag("--f32", f32, "run the case in f32");
   CLI11_PARSE(app, argc, argv);

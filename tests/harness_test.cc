@@ -1,8 +1,8 @@
 // A few random plans and planted faults inside the unit tests, so that sanitizers see them too;
 // plait_harness runs hundreds.
-#include <gtest/gtest.h>
-
 #include "harness.h"
+
+#include <gtest/gtest.h>
 
 namespace plait {
 namespace {
@@ -21,7 +21,8 @@ TEST(Harness, RandomPlansEqualOneRank) {
 TEST(Harness, PlantedFaultsAreCaught) {
   MutantTally tally;
   for (uint64_t seed = 40; seed < 44; ++seed)
-    if (run_case(random_case(seed)).outcome == Outcome::passed) plant_mutants(random_case(seed), 6, tally);
+    if (run_case(random_case(seed)).outcome == Outcome::passed)
+      plant_mutants(random_case(seed), 6, tally);
   int64_t planted = 0;
   for (const auto& [kind, t] : tally.by_kind) planted += t[0];
   EXPECT_GE(planted, 10);

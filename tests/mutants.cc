@@ -59,8 +59,7 @@ void rename_after(Program& p, size_t from, BufferId old_id, BufferId new_id) {
 void remove(Programs& p, const Place& at) {
   const Action a = action(p, at);
   program(p, at).actions.erase(program(p, at).actions.begin() + static_cast<int64_t>(at.action));
-  if (a.kind == ActionKind::all_reduce)
-    rename_after(program(p, at), at.action, a.out[0], a.in[0]);
+  if (a.kind == ActionKind::all_reduce) rename_after(program(p, at), at.action, a.out[0], a.in[0]);
 }
 
 // It does not happen, and the result is passed off as whole.

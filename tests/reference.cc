@@ -89,7 +89,8 @@ double distance(const HostTensor& a, const HostTensor& b) {
   return std::sqrt(sum);
 }
 
-ReferenceStep reference_step(const Model& model, const HostTensors& parameters, const Batch& batch) {
+ReferenceStep reference_step(const Model& model, const HostTensors& parameters,
+                             const Batch& batch) {
   std::vector<Graph> joint;
   for (const Graph& block : model.blocks) joint.push_back(differentiate(block));
   ReferenceStep result;
@@ -106,12 +107,14 @@ ReferenceStep reference_step(const Model& model, const HostTensors& parameters, 
     for (size_t u = 0; u < model.uses.size(); ++u) {
       const BlockUse& use = model.uses[u];
       const Graph& g = joint[use.block];
-      for (size_t i = 0; i < use.inputs.size(); ++i) inside[u][g.inputs[i]] = values.at(use.inputs[i]);
+      for (size_t i = 0; i < use.inputs.size(); ++i)
+        inside[u][g.inputs[i]] = values.at(use.inputs[i]);
       for (size_t i = 0; i < use.params.size(); ++i)
         inside[u][g.params[i]] = parameters.at(model.params[use.params[i]].name);
       for (const Node& n : g.nodes)
         if (n.phase == Phase::F) run_node(g, n, inside[u]);
-      for (size_t i = 0; i < use.outputs.size(); ++i) values[use.outputs[i]] = inside[u].at(g.outputs[i]);
+      for (size_t i = 0; i < use.outputs.size(); ++i)
+        values[use.outputs[i]] = inside[u].at(g.outputs[i]);
     }
     result.loss += values.at(model.loss).at(0);
     HostTensor one = zeros({model.dtype, {}});
@@ -146,7 +149,8 @@ void reference_sgd(HostTensors& parameters, const HostTensors& gradients, double
     HostTensor& p = entry.second;
     const HostTensor& g = gradients.at(entry.first);
     dispatch_float(p.dtype, [&]<class T>() {
-      for (int64_t i = 0; i < p.elements(); ++i) p.as<T>()[i] -= static_cast<T>(rate) * g.as<T>()[i];
+      for (int64_t i = 0; i < p.elements(); ++i)
+        p.as<T>()[i] -= static_cast<T>(rate) * g.as<T>()[i];
     });
   }
 }

@@ -92,7 +92,8 @@ int64_t Lexer::integer(int64_t low, int64_t high) {
   const std::string_view t = next();
   int64_t v = 0;
   const auto r = std::from_chars(t.data(), t.data() + t.size(), v);
-  if (r.ec != std::errc{} || r.ptr != t.data() + t.size()) error("found '{}', expected a number", t);
+  if (r.ec != std::errc{} || r.ptr != t.data() + t.size())
+    error("found '{}', expected a number", t);
   if (v < low || v > high) error("{} is outside {} to {}", v, low, high);
   return v;
 }
@@ -101,7 +102,8 @@ double Lexer::number() {
   const std::string_view t = next();
   double v = 0;
   const auto r = std::from_chars(t.data(), t.data() + t.size(), v);
-  if (r.ec != std::errc{} || r.ptr != t.data() + t.size()) error("found '{}', expected a number", t);
+  if (r.ec != std::errc{} || r.ptr != t.data() + t.size())
+    error("found '{}', expected a number", t);
   return v;
 }
 

@@ -17,16 +17,16 @@ class Lexer {
  public:
   Lexer(std::string_view text, std::string source);
 
-  bool at_end();                          // nothing but space and comments is left
-  bool at_line_end();                     // nothing but space and comments is left on this line
-  std::string_view peek();                // the next token, empty at the end
-  std::string_view next();                // takes a token; throws at the end
-  bool accept(std::string_view token);    // takes it if it is the next one
+  bool at_end();                        // nothing but space and comments is left
+  bool at_line_end();                   // nothing but space and comments is left on this line
+  std::string_view peek();              // the next token, empty at the end
+  std::string_view next();              // takes a token; throws at the end
+  bool accept(std::string_view token);  // takes it if it is the next one
   void expect(std::string_view token);
-  std::string word();                     // [A-Za-z_][A-Za-z0-9_.-]*, or a quoted string
+  std::string word();  // [A-Za-z_][A-Za-z0-9_.-]*, or a quoted string
   int64_t integer(int64_t low, int64_t high);
   double number();
-  void end_line();                        // throws if the line holds more
+  void end_line();  // throws if the line holds more
 
   template <class... Args>
   [[noreturn]] void error(fmt::format_string<Args...> format, Args&&... args) {

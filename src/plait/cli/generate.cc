@@ -13,7 +13,7 @@ namespace {
 
 struct SampleOptions {
   std::string folder, prompt;
-  int64_t slot_tokens = 256;
+  int64_t slot_tokens = 128;  // as plait train and the demo
   GenerateOptions generate;
 };
 

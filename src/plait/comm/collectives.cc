@@ -54,7 +54,8 @@ void ring_all_reduce(Transport& transport, const Ring& ring, std::byte* data, in
                      Dtype dtype, Reduce reduce) {
   const size_t n = ring.ranks.size();
   auto chunk = [&](size_t i) {
-    const auto [begin, end] = ring_chunk(elements, static_cast<int64_t>(n), static_cast<int64_t>(i % n));
+    const auto [begin, end] =
+        ring_chunk(elements, static_cast<int64_t>(n), static_cast<int64_t>(i % n));
     return Strided{data + dtype_bytes(dtype, begin), 1, dtype_bytes(dtype, end - begin), 0};
   };
   for (size_t s = 0; s + 1 < n; ++s) {
@@ -75,12 +76,13 @@ void ring_all_gather(Transport& transport, const Ring& ring, const std::vector<S
   }
 }
 
-void ring_reduce_scatter(Transport& transport, const Ring& ring,
-                         const std::vector<Strided>& blocks, Dtype dtype, Reduce reduce) {
+void ring_reduce_scatter(Transport& transport, const Ring& ring, const std::vector<Strided>& blocks,
+                         Dtype dtype, Reduce reduce) {
   const size_t n = ring.ranks.size();
   for (size_t s = 0; s + 1 < n; ++s) {
     transport.send(ring.next(), blocks[(ring.me + 2 * n - s - 1) % n]);
-    receive_reduce(transport, ring.previous(), blocks[(ring.me + 2 * n - s - 2) % n], dtype, reduce);
+    receive_reduce(transport, ring.previous(), blocks[(ring.me + 2 * n - s - 2) % n], dtype,
+                   reduce);
   }
 }
 

@@ -30,8 +30,8 @@ void ring_all_reduce(Transport& transport, const Ring& ring, std::byte* data, in
 void ring_all_gather(Transport& transport, const Ring& ring, const std::vector<Strided>& blocks);
 
 // Afterwards one's own block is reduced, and the others hold partial results of no use.
-void ring_reduce_scatter(Transport& transport, const Ring& ring,
-                         const std::vector<Strided>& blocks, Dtype dtype, Reduce reduce);
+void ring_reduce_scatter(Transport& transport, const Ring& ring, const std::vector<Strided>& blocks,
+                         Dtype dtype, Reduce reduce);
 
 // [begin, end) of chunk `i` when `elements` are dealt out over `n`.
 std::pair<int64_t, int64_t> ring_chunk(int64_t elements, int64_t n, int64_t i);

@@ -23,7 +23,8 @@ void on_ranks(int ranks, int64_t largest, F&& f, std::vector<int64_t>* sent = nu
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) threads.emplace_back([&, r] { f(r, world.transport(r)); });
   for (std::thread& t : threads) t.join();
-  for (int r = 0; sent != nullptr && r < ranks; ++r) sent->push_back(world.transport(r).sent_bytes());
+  for (int r = 0; sent != nullptr && r < ranks; ++r)
+    sent->push_back(world.transport(r).sent_bytes());
 }
 
 double value(int rank, int64_t i) {
@@ -82,7 +83,8 @@ TEST(Comm, GatherAndScatterUnevenColumns) {
     whole.assign(18, 0);
     for (size_t i = 0; i < 18; ++i) {
       size_t owner = 0, column = i % 6;
-      while (static_cast<int64_t>(column) >= widths[owner]) column -= static_cast<size_t>(widths[owner++]);
+      while (static_cast<int64_t>(column) >= widths[owner])
+        column -= static_cast<size_t>(widths[owner++]);
       if (owner == static_cast<size_t>(r)) whole[i] = static_cast<double>(i);
     }
     ring_all_gather(t, ring_of(4, r), blocks(whole));
@@ -96,7 +98,8 @@ TEST(Comm, GatherAndScatterUnevenColumns) {
   for (size_t r = 0; r < 4; ++r)
     for (int64_t w = 0; w < widths[r]; ++w, ++begin)
       for (size_t row = 0; row < 3; ++row)
-        EXPECT_NEAR(scattered[r][row * 6 + begin], combined(4, static_cast<int64_t>(row * 6 + begin), Reduce::sum), 1e-14);
+        EXPECT_NEAR(scattered[r][row * 6 + begin],
+                    combined(4, static_cast<int64_t>(row * 6 + begin), Reduce::sum), 1e-14);
 }
 
 TEST(Comm, SameBitsWhateverTheTiming) {
@@ -107,7 +110,8 @@ TEST(Comm, SameBitsWhateverTheTiming) {
       auto& mine = data[static_cast<size_t>(r)];
       for (int64_t i = 0; i < 16; ++i) mine.push_back(value(r, i));
       if (round % 3 == r) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      ring_all_reduce(t, ring_of(3, r), reinterpret_cast<std::byte*>(mine.data()), 16, Dtype::f64, Reduce::sum);
+      ring_all_reduce(t, ring_of(3, r), reinterpret_cast<std::byte*>(mine.data()), 16, Dtype::f64,
+                      Reduce::sum);
     });
     if (round == 0) first = data[0];
     EXPECT_EQ(data[1], first);
@@ -116,12 +120,17 @@ TEST(Comm, SameBitsWhateverTheTiming) {
 
 TEST(Comm, CountsWhatItSends) {
   std::vector<int64_t> sent;
-  on_ranks(4, 8 * 16, [&](int r, Transport& t) {
-    std::vector<double> mine(10, 1);  // chunks of 3, 3, 2, 2
-    ring_all_reduce(t, ring_of(4, r), reinterpret_cast<std::byte*>(mine.data()), 10, Dtype::f64, Reduce::sum);
-  }, &sent);
+  on_ranks(
+      4, 8 * 16,
+      [&](int r, Transport& t) {
+        std::vector<double> mine(10, 1);  // chunks of 3, 3, 2, 2
+        ring_all_reduce(t, ring_of(4, r), reinterpret_cast<std::byte*>(mine.data()), 10, Dtype::f64,
+                        Reduce::sum);
+      },
+      &sent);
   // All chunks but the next one's, then all but the one after that.
-  EXPECT_EQ(sent, (std::vector<int64_t>{8 * (20 - 3 - 2), 8 * (20 - 2 - 2), 8 * (20 - 2 - 3), 8 * (20 - 3 - 3)}));
+  EXPECT_EQ(sent, (std::vector<int64_t>{8 * (20 - 3 - 2), 8 * (20 - 2 - 2), 8 * (20 - 2 - 3),
+                                        8 * (20 - 3 - 3)}));
 }
 
 TEST(Comm, AWrongSizeAHangAndAnAbortAreErrors) {
@@ -129,8 +138,10 @@ TEST(Comm, AWrongSizeAHangAndAnAbortAreErrors) {
   std::vector<std::byte> data(128);
   world.transport(0).send(1, {data.data(), 1, 16, 16});
   EXPECT_THROW(receive_into(world.transport(1), 0, {data.data(), 1, 8, 8}), Error);
-  EXPECT_THROW(world.transport(0).send(1, {data.data(), 1, 16, 16}), Error) << "the channel is full";
-  EXPECT_THROW(receive_into(world.transport(0), 1, {data.data(), 1, 8, 8}), Error) << "nobody sends";
+  EXPECT_THROW(world.transport(0).send(1, {data.data(), 1, 16, 16}), Error)
+      << "the channel is full";
+  EXPECT_THROW(receive_into(world.transport(0), 1, {data.data(), 1, 8, 8}), Error)
+      << "nobody sends";
   EXPECT_THROW(world.transport(0).send(0, {data.data(), 1, 8, 8}), Error) << "no such channel";
   LocalWorld other(2, {{{0, 1}, 64}}, 1, 60);
   std::atomic<bool> stopped{false};

@@ -22,7 +22,8 @@ class LocalWorld::Channel {
 
   void send(const Strided& message, int to, Shared& shared) {
     std::unique_lock lock(mutex_);
-    wait(lock, shared, [&] { return filled_ < slots_.size(); }, "room in the channel to", to);
+    wait(
+        lock, shared, [&] { return filled_ < slots_.size(); }, "room in the channel to", to);
     Slot& slot = slots_[(first_ + filled_) % slots_.size()];
     const auto bytes = static_cast<size_t>(message.bytes());
     if (bytes > slot.data.size())
@@ -41,7 +42,8 @@ class LocalWorld::Channel {
 
   void receive(int from, int64_t bytes, Sink sink, Shared& shared) {
     std::unique_lock lock(mutex_);
-    wait(lock, shared, [&] { return filled_ > 0; }, "a message from", from);
+    wait(
+        lock, shared, [&] { return filled_ > 0; }, "a message from", from);
     Slot& slot = slots_[first_];
     if (static_cast<int64_t>(slot.bytes) != bytes)
       fail("a message of {} bytes from rank {}, expected {}", slot.bytes, from, bytes);

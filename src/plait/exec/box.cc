@@ -10,7 +10,8 @@ Strided block_in(std::byte* outer_data, const Box& outer, const Box& inner, int6
     if (outer.size[d] != inner.size[d] || outer.begin[d] != inner.begin[d]) dim = d;
   int64_t rows = 1, run = element_bytes;
   for (size_t d = 0; d < outer.size.size(); ++d) {
-    PLAIT_CHECK(d == dim || outer.size[d] == inner.size[d], "a block that differs in two dimensions");
+    PLAIT_CHECK(d == dim || outer.size[d] == inner.size[d],
+                "a block that differs in two dimensions");
     if (d < dim) rows *= outer.size[d];
     if (d > dim) run *= outer.size[d];
   }

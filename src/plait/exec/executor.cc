@@ -66,7 +66,8 @@ Executor::Prepared Executor::prepare(const Action& a) {
   }
   if (is_collective(a.kind)) {
     p.ring.ranks = a.group;
-    p.ring.me = static_cast<size_t>(std::find(a.group.begin(), a.group.end(), rank_) - a.group.begin());
+    p.ring.me =
+        static_cast<size_t>(std::find(a.group.begin(), a.group.end(), rank_) - a.group.begin());
     PLAIT_CHECK(p.ring.me < a.group.size(), "rank {} is not in its own group", rank_);
   }
   if (a.kind == ActionKind::all_gather || a.kind == ActionKind::reduce_scatter ||
@@ -129,8 +130,12 @@ void Executor::run(const Action& a, Prepared& p, const Batch& batch) {
       poison(a.in[0]);
       gone(a.in[0]);
       return;
-    case ActionKind::fill: fill(a.out[0], a.value); return;
-    case ActionKind::input: run_input(a, p, batch); return;
+    case ActionKind::fill:
+      fill(a.out[0], a.value);
+      return;
+    case ActionKind::input:
+      run_input(a, p, batch);
+      return;
     case ActionKind::op: {
       KernelArgs args;
       args.attrs = &a.attrs;
@@ -209,12 +214,14 @@ ChannelPlan plan_channels(const Programs& programs) {
       int64_t largest = 0;
       if (a.kind == ActionKind::all_reduce) {
         const Buffer& b = program.buffer(a.in[0]);
-        const auto [begin, end] = ring_chunk(b.local.elements(), static_cast<int64_t>(a.group.size()), 0);
+        const auto [begin, end] =
+            ring_chunk(b.local.elements(), static_cast<int64_t>(a.group.size()), 0);
         largest = dtype_bytes(b.type.dtype, end - begin);
       } else {
         const Buffer& part = part_of(program, a);
         for (const int r : a.group)
-          largest = std::max(largest, local_type(part.type, part.placement, programs.mesh, r).bytes());
+          largest =
+              std::max(largest, local_type(part.type, part.placement, programs.mesh, r).bytes());
       }
       need(rank, next, largest);
     }

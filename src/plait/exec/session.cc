@@ -97,7 +97,8 @@ struct Session::Impl {
         counters(programs.ranks.size()) {
     const int n = static_cast<int>(programs.ranks.size());
     for (int r = 0; r < n; ++r)
-      ranks.push_back(std::make_unique<Executor>(programs, r, world.transport(r), cpu_device(), options));
+      ranks.push_back(
+          std::make_unique<Executor>(programs, r, world.transport(r), cpu_device(), options));
     const int compute = compute_threads(options, programs.ranks.size());
     threads = std::make_unique<RankThreads>(n, [compute] { cpu_device().set_threads(compute); });
   }

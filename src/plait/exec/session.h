@@ -27,10 +27,10 @@ struct Batch {
 };
 
 struct SessionOptions {
-  int threads_per_rank = 0;   // compute threads; 0: cores / ranks, at least 1
-  bool poison = false;        // fill memory with NaN when it is allocated and released
-  double limit_seconds = 300; // without any message a waiting rank calls it a hang
-  bool trust = false;         // run without verifying; for tests that plant faults
+  int threads_per_rank = 0;    // compute threads; 0: cores / ranks, at least 1
+  bool poison = false;         // fill memory with NaN when it is allocated and released
+  double limit_seconds = 300;  // without any message a waiting rank calls it a hang
+  bool trust = false;          // run without verifying; for tests that plant faults
 };
 
 // What a rank counted itself in the last step, to be held against the verifier's report.

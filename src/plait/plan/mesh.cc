@@ -63,7 +63,8 @@ std::vector<int> Mesh::group(int rank, std::string_view axis) const {
 
 std::string to_string(const Mesh& mesh) {
   std::string s;
-  for (const Axis& a : mesh.axes()) s += fmt::format("{}{}={}", s.empty() ? "" : " ", a.name, a.size);
+  for (const Axis& a : mesh.axes())
+    s += fmt::format("{}{}={}", s.empty() ? "" : " ", a.name, a.size);
   return s.empty() ? "one rank" : s;
 }
 

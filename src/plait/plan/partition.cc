@@ -27,10 +27,11 @@ void check_even(const OpDef& op, const Extent& e, const DimSplit& split, const M
   std::vector<int64_t> fits;
   for (int64_t n = 1; n <= e.units(); ++n)
     if (e.units() % n == 0) fits.push_back(n);
-  fail("op '{}': {} heads of {} ({} elements in units of {}) over {}; needs a divisor of {}: {} "
-       "would fit",
-       op.name, e.units(), e.name.empty() ? "an unnamed extent" : "'" + e.name + "'", e.size,
-       e.unit, axes, e.units(), fmt::join(fits, ", "));
+  fail(
+      "op '{}': {} heads of {} ({} elements in units of {}) over {}; needs a divisor of {}: {} "
+      "would fit",
+      op.name, e.units(), e.name.empty() ? "an unnamed extent" : "'" + e.name + "'", e.size, e.unit,
+      axes, e.units(), fmt::join(fits, ", "));
 }
 
 // The signature in which every factor is split as `splits` says and the axes in `additive` stay
@@ -151,9 +152,8 @@ std::vector<Signature> Partitioner::signatures(const Node& node, const OpDef& op
   for (ValueId v : node.in) operands.push_back(&placement(v));
   std::vector<std::pair<std::string, std::vector<char>>> axes;
   for (const Axis& a : mesh_.axes()) {
-    const bool idle = std::all_of(operands.begin(), operands.end(), [&](const Placement* p) {
-      return p->is_replicated(a.name);
-    });
+    const bool idle = std::all_of(operands.begin(), operands.end(),
+                                  [&](const Placement* p) { return p->is_replicated(a.name); });
     if (!idle) axes.emplace_back(a.name, options_along(a.name, op, rule, types, operands));
   }
   std::vector<Signature> all;
@@ -163,8 +163,10 @@ std::vector<Signature> Partitioner::signatures(const Node& node, const OpDef& op
     std::vector<Pending> additive;
     for (size_t i = 0; i < axes.size(); ++i) {
       const char option = axes[i].second[choice[i]];
-      if (option == '+') additive.push_back({axes[i].first, Reduce::sum});
-      else if (option != 0) chosen[option].insert(axes[i].first);
+      if (option == '+')
+        additive.push_back({axes[i].first, Reduce::sum});
+      else if (option != 0)
+        chosen[option].insert(axes[i].first);
     }
     std::map<char, DimSplit> splits;
     for (const auto& [letter, names] : chosen)
@@ -190,8 +192,8 @@ ValueId Partitioner::convert(ValueId v, const Placement& target, Phase phase,
                              const std::string& why) {
   ValueId current = v;
   for (const Comm& step : reshard_steps(placement(v), target)) {
-    Placement next = after(placement(current), step,
-                           target.dims.empty() ? DimSplit{} : target.dims[step.dim]);
+    Placement next =
+        after(placement(current), step, target.dims.empty() ? DimSplit{} : target.dims[step.dim]);
     const auto key = std::pair(current, to_string(next));
     if (const auto it = converted_.find(key); it != converted_.end()) {
       current = it->second;
@@ -300,8 +302,7 @@ PartGraph partition(const PartitionRequest& request) { return Partitioner(reques
 
 std::vector<Placement> result_placements(const OpDef& op, const Attrs& attrs,
                                          const std::vector<TensorType>& types,
-                                         const std::vector<Placement>& operands,
-                                         const Mesh& mesh) {
+                                         const std::vector<Placement>& operands, const Mesh& mesh) {
   const Rule rule = parse_rule(op.rule(attrs, types));
   std::map<char, DimSplit> splits;
   std::vector<Pending> additive;

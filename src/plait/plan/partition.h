@@ -38,9 +38,9 @@ struct ResultPlacement {
 struct PartitionRequest {
   const Graph* graph = nullptr;
   const Mesh* mesh = nullptr;
-  std::vector<Placement> inputs, params, d_outputs;           // as they arrive (d_outputs: where
-                                                              // the graph has one)
-  std::vector<ResultPlacement> outputs, d_inputs, d_params;   // as they must leave
+  std::vector<Placement> inputs, params, d_outputs;          // as they arrive (d_outputs: where
+                                                             // the graph has one)
+  std::vector<ResultPlacement> outputs, d_inputs, d_params;  // as they must leave
 };
 
 // Throws Error when no legal signature exists, naming block, op, rule and numbers.
@@ -50,7 +50,6 @@ PartGraph partition(const PartitionRequest& request);
 // are; throws Error when they are not. The type rule of programs: the verifier uses it too.
 std::vector<Placement> result_placements(const OpDef& op, const Attrs& attrs,
                                          const std::vector<TensorType>& types,
-                                         const std::vector<Placement>& operands,
-                                         const Mesh& mesh);
+                                         const std::vector<Placement>& operands, const Mesh& mesh);
 
 }  // namespace plait

@@ -38,7 +38,8 @@ std::string to_string(const Placement& placement) {
     if (!d.sizes.empty()) s += fmt::format("({})", fmt::join(d.sizes, " "));
   }
   s += "]";
-  for (const Pending& p : placement.pending) s += fmt::format(" {}({})", to_string(p.reduce), p.axis);
+  for (const Pending& p : placement.pending)
+    s += fmt::format(" {}({})", to_string(p.reduce), p.axis);
   if (!placement.stages.empty()) s += fmt::format(" on {}", fmt::join(placement.stages, " "));
   return s;
 }
@@ -57,8 +58,8 @@ std::vector<std::string> split_at_dots(const std::string& text) {
 }
 
 bool is_number(std::string_view token) {
-  return !token.empty() && std::all_of(token.begin(), token.end(),
-                                       [](char c) { return c >= '0' && c <= '9'; });
+  return !token.empty() &&
+         std::all_of(token.begin(), token.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 }  // namespace
@@ -77,10 +78,14 @@ Placement parse_placement(Lexer& in, size_t rank) {
   if (p.dims.size() != rank) in.error("{} dimensions are placed, expected {}", p.dims.size(), rank);
   for (;;) {
     Pending pending;
-    if (in.accept("sum")) pending.reduce = Reduce::sum;
-    else if (in.accept("max")) pending.reduce = Reduce::max;
-    else if (in.accept("lse")) pending.reduce = Reduce::lse;
-    else break;
+    if (in.accept("sum"))
+      pending.reduce = Reduce::sum;
+    else if (in.accept("max"))
+      pending.reduce = Reduce::max;
+    else if (in.accept("lse"))
+      pending.reduce = Reduce::lse;
+    else
+      break;
     in.expect("(");
     pending.axis = in.word();
     in.expect(")");
@@ -104,7 +109,8 @@ Box shard(const TensorType& type, const Placement& placement, const Mesh& mesh, 
     const DimSplit& d = placement.dims.at(i);
     if (!d.sizes.empty()) {
       const auto c = static_cast<size_t>(mesh.coordinate(rank, d.axes.at(0)));
-      begin = std::accumulate(d.sizes.begin(), d.sizes.begin() + static_cast<int64_t>(c), int64_t{0});
+      begin =
+          std::accumulate(d.sizes.begin(), d.sizes.begin() + static_cast<int64_t>(c), int64_t{0});
       box.begin.push_back(begin);
       box.size.push_back(d.sizes.at(c));
       continue;
@@ -170,7 +176,8 @@ void check_placement(const std::string& what, const TensorType& type, const Plac
         fail("{}: shard size {} of dimension {}; needs a multiple of {}", what, s, i, e.unit);
       sum = checked_add(sum, s);
     }
-    if (sum != e.size) fail("{}: shard sizes add up to {}, the dimension has {}", what, sum, e.size);
+    if (sum != e.size)
+      fail("{}: shard sizes add up to {}, the dimension has {}", what, sum, e.size);
   }
   for (const Pending& p : placement.pending) use(p.axis);
   for (const int s : placement.stages)

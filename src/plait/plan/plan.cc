@@ -112,11 +112,13 @@ Plan parse_plan(std::string_view text, const std::string& source) {
       plan.microbatches = r.integer(value, name, 1, 1 << 20);
     } else if (name == "split") {
       for (const auto& [letter, split] : r.table(value, name))
-        plan.split[std::string(letter.str())] = r.split(split, "split." + std::string(letter.str()));
+        plan.split[std::string(letter.str())] =
+            r.split(split, "split." + std::string(letter.str()));
     } else if (name == "pipeline") {
       read_pipeline(r, r.table(value, name), plan, pipeline_axis);
     } else if (name == "place") {
-      std::map<std::pair<uint32_t, uint32_t>, std::pair<std::string, std::vector<DimSplit>>> in_order;
+      std::map<std::pair<uint32_t, uint32_t>, std::pair<std::string, std::vector<DimSplit>>>
+          in_order;
       for (const auto& [pattern, dims] : r.table(value, name)) {
         std::vector<DimSplit> splits;
         for (const toml::node& d : r.array(dims, "place." + std::string(pattern.str())))
@@ -126,7 +128,8 @@ Plan parse_plan(std::string_view text, const std::string& source) {
       }
       for (auto& [at, entry] : in_order) plan.place.push_back(std::move(entry));
     } else {
-      r.error(value, "unknown key '{}'; known are mesh, microbatches, split, pipeline, place", name);
+      r.error(value, "unknown key '{}'; known are mesh, microbatches, split, pipeline, place",
+              name);
     }
   }
   plan.mesh = Mesh(std::move(axes), pipeline_axis);
@@ -156,8 +159,8 @@ std::string print_split(const DimSplit& d) {
 std::string print_plan(const Plan& plan) {
   std::vector<std::string> axes;
   for (const Axis& a : plan.mesh.axes()) axes.push_back(fmt::format("\"{}={}\"", a.name, a.size));
-  std::string s = fmt::format("mesh = [{}]\nmicrobatches = {}\n", fmt::join(axes, ", "),
-                              plan.microbatches);
+  std::string s =
+      fmt::format("mesh = [{}]\nmicrobatches = {}\n", fmt::join(axes, ", "), plan.microbatches);
   if (!plan.split.empty()) s += "\n[split]\n";
   for (const auto& [letter, d] : plan.split) s += fmt::format("{} = {}\n", letter, print_split(d));
   s += "\n[pipeline]\n";

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-
 namespace plait {
 namespace {
 
@@ -14,7 +13,8 @@ const Mesh kMesh({{"pp", 2}, {"dp", 3}, {"tp", 2}}, "pp");
 TEST(Mesh, RanksCoordinatesAndGroups) {
   EXPECT_EQ(kMesh.ranks(), 12);
   for (int r = 0; r < 12; ++r)
-    EXPECT_EQ(r, 6 * kMesh.coordinate(r, "pp") + 2 * kMesh.coordinate(r, "dp") + kMesh.coordinate(r, "tp"));
+    EXPECT_EQ(r, 6 * kMesh.coordinate(r, "pp") + 2 * kMesh.coordinate(r, "dp") +
+                     kMesh.coordinate(r, "tp"));
   EXPECT_EQ(kMesh.group(7, "dp"), (std::vector<int>{7, 9, 11}));
   EXPECT_EQ(kMesh.neighbour(7, "pp", 0), 1);
   EXPECT_THROW(Mesh({{"a", 2}, {"a", 2}}, ""), Error);
@@ -27,12 +27,9 @@ TEST(Mesh, RanksCoordinatesAndGroups) {
 TEST(Placement, ShardsCoverTheTensorOnce) {
   const TensorType type{Dtype::f64, {{"T", 35, 5}, {"V", 11, 1}}};
   const std::vector<std::pair<Placement, int>> cases = {
-      {{{{{"dp"}, {}}, {}}, {}, {}}, 4},
-      {{{{{"dp", "tp"}, {}}, {}}, {}, {}}, 2},
-      {{{{{"tp", "dp"}, {}}, {}}, {}, {}}, 2},
-      {{{{{"tp"}, {}}, {{"dp"}, {}}}, {}, {}}, 2},
-      {{{{}, {{"dp"}, {11, 0, 0}}}, {}, {}}, 4},
-      {{{{}, {{"dp"}, {4, 1, 6}}}, {}, {}}, 4},
+      {{{{{"dp"}, {}}, {}}, {}, {}}, 4},         {{{{{"dp", "tp"}, {}}, {}}, {}, {}}, 2},
+      {{{{{"tp", "dp"}, {}}, {}}, {}, {}}, 2},   {{{{{"tp"}, {}}, {{"dp"}, {}}}, {}, {}}, 2},
+      {{{{}, {{"dp"}, {11, 0, 0}}}, {}, {}}, 4}, {{{{}, {{"dp"}, {4, 1, 6}}}, {}, {}}, 4},
   };
   for (const auto& [placement, copies] : cases) {
     check_placement("test", type, placement, kMesh);
@@ -49,16 +46,19 @@ TEST(Placement, ShardsCoverTheTensorOnce) {
 }
 
 TEST(Placement, PrintsAndParsesBack) {
-  for (const char* text : {"[dp, -]", "[dp.tp, -] sum(pp)", "[tp(40 27), -] lse(dp) on 0 3", "[]", "[-] sum(dp) max(tp)"}) {
+  for (const char* text : {"[dp, -]", "[dp.tp, -] sum(pp)", "[tp(40 27), -] lse(dp) on 0 3", "[]",
+                           "[-] sum(dp) max(tp)"}) {
     Lexer in(text, "test");
-    const size_t rank = std::string(text) == "[]" ? 0 : std::count(text, text + std::strlen(text), ',') + 1;
+    const size_t rank =
+        std::string(text) == "[]" ? 0 : std::count(text, text + std::strlen(text), ',') + 1;
     EXPECT_EQ(to_string(parse_placement(in, rank)), text);
   }
 }
 
 TEST(Placement, ReshardStepsLeadFromOneToTheOther) {
   std::vector<Placement> all;
-  const std::vector<std::vector<std::string>> splits = {{}, {"dp"}, {"tp"}, {"dp", "tp"}, {"tp", "dp"}};
+  const std::vector<std::vector<std::string>> splits = {
+      {}, {"dp"}, {"tp"}, {"dp", "tp"}, {"tp", "dp"}};
   for (const auto& a : splits)
     for (const auto& b : splits) {
       Placement p{{{a, {}}, {b, {}}}, {}, {}};

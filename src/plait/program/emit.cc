@@ -11,14 +11,17 @@ size_t index(int32_t id) { return static_cast<size_t>(id); }
 class RankEmitter {
  public:
   RankEmitter(const LowerContext& context, int rank)
-      : c_(context), mesh_(context.plan.mesh), rank_(rank), stage_(mesh_.pipeline_coordinate(rank)) {}
+      : c_(context),
+        mesh_(context.plan.mesh),
+        rank_(rank),
+        stage_(mesh_.pipeline_coordinate(rank)) {}
   Program run();
 
  private:
   using Bindings = std::map<ValueId, BufferId>;
 
-  BufferId add(std::string name, const TensorType& type, Placement placement, std::vector<int> stages,
-               bool state = false);
+  BufferId add(std::string name, const TensorType& type, Placement placement,
+               std::vector<int> stages, bool state = false);
   Action& emit(ActionKind kind);
   void unit(std::string name);
   void fill(BufferId b, double value);
@@ -47,10 +50,10 @@ class RankEmitter {
   const Mesh& mesh_;
   const int rank_, stage_;
   Program program_;
-  std::vector<BufferId> params_;                       // per parameter of the model, or kNone
-  std::map<size_t, BufferId> gradients_;               // accumulators, per parameter
+  std::vector<BufferId> params_;          // per parameter of the model, or kNone
+  std::map<size_t, BufferId> gradients_;  // accumulators, per parameter
   std::map<std::pair<ModelValueId, int>, BufferId> values_, d_values_;
-  std::map<std::pair<size_t, int>, Bindings> bound_;   // per use and micro-batch
+  std::map<std::pair<size_t, int>, Bindings> bound_;  // per use and micro-batch
   BufferId loss_ = kNone;
 };
 
@@ -92,8 +95,8 @@ void RankEmitter::workspace(Action& a, const std::vector<BufferId>& in) {
   for (BufferId b : in) local.push_back(program_.buffer(b).local);
   const int64_t bytes = def.workspace(a.attrs, local);
   if (bytes == 0) return;
-  const BufferId w = add("workspace", {Dtype::f64, {{"", (bytes + 7) / 8, 1}}}, replicated(1),
-                         c_.on(stage_));
+  const BufferId w =
+      add("workspace", {Dtype::f64, {{"", (bytes + 7) / 8, 1}}}, replicated(1), c_.on(stage_));
   a.workspace = w;
 }
 
@@ -116,9 +119,11 @@ std::vector<int> RankEmitter::common_stages(const std::vector<BufferId>& buffers
   std::vector<int> common;
   for (BufferId b : buffers) {
     const std::vector<int>& stages = program_.buffer(b).placement.stages;
-    if (common.empty()) common = stages;
+    if (common.empty())
+      common = stages;
     else if (!stages.empty())
-      std::erase_if(common, [&](int s) { return std::count(stages.begin(), stages.end(), s) == 0; });
+      std::erase_if(common,
+                    [&](int s) { return std::count(stages.begin(), stages.end(), s) == 0; });
   }
   return common;
 }
@@ -406,8 +411,10 @@ Program RankEmitter::run() {
   add_states();
   start();
   for (const Unit& u : c_.result.schedule.ranks[index(stage_)]) {
-    if (u.phase == Phase::F) forward(u.microbatch);
-    else backward(u.microbatch, u.phase);
+    if (u.phase == Phase::F)
+      forward(u.microbatch);
+    else
+      backward(u.microbatch, u.phase);
   }
   finish_loss();
   if (c_.options.train) update();
@@ -416,6 +423,8 @@ Program RankEmitter::run() {
 
 }  // namespace
 
-Program emit_rank(const LowerContext& context, int rank) { return RankEmitter(context, rank).run(); }
+Program emit_rank(const LowerContext& context, int rank) {
+  return RankEmitter(context, rank).run();
+}
 
 }  // namespace plait

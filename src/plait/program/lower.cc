@@ -55,9 +55,10 @@ std::vector<int> assign_stages(const Model& model, const Plan& plan) {
   const auto uses = static_cast<int64_t>(model.uses.size());
   std::vector<int64_t> blocks = plan.blocks;
   if (stages > uses)
-    fail("pipeline: {} ranks on axis '{}' for the {} blocks of '{}'; every rank needs one, so {} "
-         "or fewer would fit",
-         stages, plan.mesh.pipeline_axis(), uses, model.name, uses);
+    fail(
+        "pipeline: {} ranks on axis '{}' for the {} blocks of '{}'; every rank needs one, so {} "
+        "or fewer would fit",
+        stages, plan.mesh.pipeline_axis(), uses, model.name, uses);
   if (blocks.empty()) {
     std::vector<int64_t> flops;
     for (const BlockUse& use : model.uses) flops.push_back(forward_flops(model.blocks[use.block]));
@@ -66,8 +67,10 @@ std::vector<int> assign_stages(const Model& model, const Plan& plan) {
   int64_t sum = 0;
   for (const int64_t b : blocks) sum += b;
   if (static_cast<int>(blocks.size()) != stages || sum != uses)
-    fail("pipeline.blocks has {} entries with {} blocks; needs {} entries with the {} blocks of '{}'",
-         blocks.size(), sum, stages, uses, model.name);
+    fail(
+        "pipeline.blocks has {} entries with {} blocks; needs {} entries with the {} blocks of "
+        "'{}'",
+        blocks.size(), sum, stages, uses, model.name);
   std::vector<int> stage_of_use;
   for (size_t s = 0; s < blocks.size(); ++s) {
     if (blocks[s] < 1) fail("pipeline.blocks: pipeline rank {} has no block; needs 1 or more", s);
@@ -87,9 +90,10 @@ void check_edges(const LowerContext& c) {
       if (is_model_input(c.model, v)) continue;
       const int from = made.at(v), to = c.result.stage_of_use[u];
       if (to != from && to != from + 1)
-        fail("value '{}' is made on pipeline rank {} and used on {}; values that skip a pipeline "
-             "rank are not supported yet",
-             c.model.values[index(v)].name, from, to);
+        fail(
+            "value '{}' is made on pipeline rank {} and used on {}; values that skip a pipeline "
+            "rank are not supported yet",
+            c.model.values[index(v)].name, from, to);
     }
     for (ModelValueId v : c.model.uses[u].outputs) made[v] = c.result.stage_of_use[u];
   }
@@ -253,9 +257,8 @@ void place_parameters(LowerContext& c) {
   const Mesh& mesh = c.plan.mesh;
   for (const auto& entry : c.plan.place) {
     const std::string& pattern = entry.first;
-    const bool used = std::any_of(c.model.params.begin(), c.model.params.end(), [&](const Param& p) {
-      return glob_match(pattern, p.name);
-    });
+    const bool used = std::any_of(c.model.params.begin(), c.model.params.end(),
+                                  [&](const Param& p) { return glob_match(pattern, p.name); });
     if (!used) fail("place \"{}\": no parameter of '{}' matches", pattern, c.model.name);
   }
   for (const auto& [letter, split] : c.plan.split)
@@ -279,7 +282,8 @@ void place_parameters(LowerContext& c) {
       if (a.size > 1 && a.name != mesh.pipeline_axis() && !gradient.is_split(a.name))
         gradient.pending.push_back({a.name, Reduce::sum});
     c.gradient_placement.push_back(std::move(gradient));
-    for (const int stage : c.param_stages[p]) c.stage_params[static_cast<size_t>(stage)].push_back(p);
+    for (const int stage : c.param_stages[p])
+      c.stage_params[static_cast<size_t>(stage)].push_back(p);
   }
 }
 

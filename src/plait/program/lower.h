@@ -23,7 +23,7 @@ struct Optimizer {
 };
 
 struct LowerOptions {
-  bool train = true;            // false: forward only, for evaluation and inference
+  bool train = true;  // false: forward only, for evaluation and inference
   Optimizer optimizer;
   bool keep_gradients = false;  // states "grad/NAME" hold the reduced gradients of the last step
 };
@@ -33,9 +33,9 @@ struct LowerOptions {
 struct Lowered {
   Programs programs;
   Schedule schedule;
-  std::vector<PartGraph> parts;      // distinct partitioned blocks
-  std::vector<size_t> part_of_use;   // index into parts, per use of the model
-  std::vector<int> stage_of_use;     // pipeline rank, per use of the model
+  std::vector<PartGraph> parts;     // distinct partitioned blocks
+  std::vector<size_t> part_of_use;  // index into parts, per use of the model
+  std::vector<int> stage_of_use;    // pipeline rank, per use of the model
 };
 
 // Throws Error when the plan cannot work, naming the rule and the numbers.

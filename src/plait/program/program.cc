@@ -47,18 +47,17 @@ int64_t sent_bytes(const Programs& programs, int rank, const Action& a) {
   if (a.kind == ActionKind::all_reduce) {
     // Ring: all chunks but one while reducing, all but one while gathering.
     const int64_t elements = in.local.elements();
-    const int64_t sent = 2 * elements - chunk(elements, n, (me + 1) % n) -
-                         chunk(elements, n, (me + 2) % n);
+    const int64_t sent =
+        2 * elements - chunk(elements, n, (me + 1) % n) - chunk(elements, n, (me + 2) % n);
     return dtype_bytes(in.type.dtype, sent);
   }
   // Ring: every rank's part but the one of the next rank (all_gather) or of oneself
   // (reduce_scatter).
   const Buffer& whole = a.kind == ActionKind::all_gather ? program.buffer(a.out[0]) : in;
   const Buffer& part = a.kind == ActionKind::all_gather ? in : program.buffer(a.out[0]);
-  const int spared = a.group[static_cast<size_t>(
-      a.kind == ActionKind::all_gather ? (me + 1) % n : me)];
-  return whole.bytes -
-         local_type(part.type, part.placement, programs.mesh, spared).bytes();
+  const int spared =
+      a.group[static_cast<size_t>(a.kind == ActionKind::all_gather ? (me + 1) % n : me)];
+  return whole.bytes - local_type(part.type, part.placement, programs.mesh, spared).bytes();
 }
 
 }  // namespace plait

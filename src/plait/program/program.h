@@ -36,11 +36,11 @@ using BufferId = int32_t;
 
 struct Buffer {
   std::string name;
-  TensorType type;      // global
+  TensorType type;  // global
   Placement placement;
-  TensorType local;     // this rank's part: derived
-  int64_t bytes = 0;    // of it: derived
-  int64_t offset = 0;   // in the arena
+  TensorType local;    // this rank's part: derived
+  int64_t bytes = 0;   // of it: derived
+  int64_t offset = 0;  // in the arena
   bool state = false;
 };
 

@@ -102,9 +102,10 @@ std::optional<Suggestion> suggest_plan(const Model& model, const Plan& plan, int
   std::erase_if(candidates, [&](const Candidate& c) {
     return ranks > 0 ? product(c.axes) != ranks : product(c.axes) > 4 * plan.mesh.ranks();
   });
-  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return std::pair(a.changes.size(), a.distance) < std::pair(b.changes.size(), b.distance);
-  });
+  std::stable_sort(
+      candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+        return std::pair(a.changes.size(), a.distance) < std::pair(b.changes.size(), b.distance);
+      });
   for (size_t i = 0; i < std::min(kTries, candidates.size()); ++i)
     if (const auto found = try_candidate(model, plan, candidates[i], options)) {
       Suggestion s{*found, {}};

@@ -8,9 +8,9 @@ namespace plait {
 
 namespace {
 
-constexpr const char* kKinds[] = {"alloc",      "free",       "fill",           "input", "op",
-                                  "send",       "recv",       "all_reduce",     "all_gather",
-                                  "reduce_scatter", "slice", "join", "copy"};
+constexpr const char* kKinds[] = {"alloc", "free", "fill",       "input",      "op",
+                                  "send",  "recv", "all_reduce", "all_gather", "reduce_scatter",
+                                  "slice", "join", "copy"};
 
 std::string b(BufferId id) { return fmt::format("b{}", id); }
 std::string list(const std::vector<BufferId>& ids) {
@@ -29,19 +29,35 @@ std::string print_action(const Program&, const Action& a) {
     s += " " + fmt::format(format, std::forward<Args>(args)...);
   };
   switch (a.kind) {
-    case ActionKind::alloc: add("{}", b(a.out[0])); break;
-    case ActionKind::free: add("{}", b(a.in[0])); break;
-    case ActionKind::fill: add("{} {}", b(a.out[0]), number_text(a.value)); break;
-    case ActionKind::input: add("{} \"{}\" {}", b(a.out[0]), a.name, a.microbatch); break;
+    case ActionKind::alloc:
+      add("{}", b(a.out[0]));
+      break;
+    case ActionKind::free:
+      add("{}", b(a.in[0]));
+      break;
+    case ActionKind::fill:
+      add("{} {}", b(a.out[0]), number_text(a.value));
+      break;
+    case ActionKind::input:
+      add("{} \"{}\" {}", b(a.out[0]), a.name, a.microbatch);
+      break;
     case ActionKind::op:
       add("{} {} = {}", a.name, list(a.out), list(a.in));
       for (const auto& [key, value] : a.attrs) add("{}={}", key, number_text(value));
       if (a.workspace != kNone) add("workspace {}", b(a.workspace));
       break;
-    case ActionKind::send: add("{} to {}", b(a.in[0]), a.peer); break;
-    case ActionKind::recv: add("{} from {}", b(a.out[0]), a.peer); break;
-    case ActionKind::copy: add("{} = {}", b(a.out[0]), b(a.in[0])); break;
-    case ActionKind::join: add("{} = {} over {}", b(a.out[0]), b(a.in[0]), a.comm.axis); break;
+    case ActionKind::send:
+      add("{} to {}", b(a.in[0]), a.peer);
+      break;
+    case ActionKind::recv:
+      add("{} from {}", b(a.out[0]), a.peer);
+      break;
+    case ActionKind::copy:
+      add("{} = {}", b(a.out[0]), b(a.in[0]));
+      break;
+    case ActionKind::join:
+      add("{} = {} over {}", b(a.out[0]), b(a.in[0]), a.comm.axis);
+      break;
     case ActionKind::slice:
       add("{} = {} dim {} over {}", b(a.out[0]), b(a.in[0]), a.comm.dim, a.comm.axis);
       break;
@@ -58,21 +74,22 @@ std::string print_action(const Program&, const Action& a) {
 }
 
 std::string print_programs(const Programs& programs) {
-  std::string s = fmt::format("programs \"{}\" mesh \"{}\" pipeline \"{}\" slots {}\n",
-                              programs.model, to_string(programs.mesh),
-                              programs.mesh.pipeline_axis(), programs.channel_slots);
+  std::string s =
+      fmt::format("programs \"{}\" mesh \"{}\" pipeline \"{}\" slots {}\n", programs.model,
+                  to_string(programs.mesh), programs.mesh.pipeline_axis(), programs.channel_slots);
   for (size_t r = 0; r < programs.ranks.size(); ++r) {
     const Program& p = programs.ranks[r];
     s += fmt::format("rank {} {{\n", r);
     for (size_t i = 0; i < p.buffers.size(); ++i) {
       const Buffer& buffer = p.buffers[i];
-      s += fmt::format("  buffer b{} \"{}\" {} {} at {}{}\n", i, buffer.name,
-                       to_string(buffer.type), to_string(buffer.placement), buffer.offset,
-                       buffer.state ? " state" : "");
+      s +=
+          fmt::format("  buffer b{} \"{}\" {} {} at {}{}\n", i, buffer.name, to_string(buffer.type),
+                      to_string(buffer.placement), buffer.offset, buffer.state ? " state" : "");
     }
     int32_t unit = -1;
     for (const Action& a : p.actions) {
-      if (a.unit != unit) s += fmt::format("  unit \"{}\"\n", p.units.at(static_cast<size_t>(a.unit)));
+      if (a.unit != unit)
+        s += fmt::format("  unit \"{}\"\n", p.units.at(static_cast<size_t>(a.unit)));
       unit = a.unit;
       s += "  " + print_action(p, a) + "\n";
     }
@@ -133,7 +150,8 @@ class ProgramParser {
       }
       e.size = in_.integer(0, int64_t{1} << 40);
       if (in_.accept("/")) e.unit = in_.integer(1, int64_t{1} << 40);
-      if (e.size % e.unit != 0) in_.error("extent {} is no multiple of its unit {}", e.size, e.unit);
+      if (e.size % e.unit != 0)
+        in_.error("extent {} is no multiple of its unit {}", e.size, e.unit);
       t.dims.push_back(std::move(e));
       if (t.dims.size() > 4) in_.error("more than 4 dimensions");
     }
@@ -201,8 +219,12 @@ class ProgramParser {
 
   void operands(Action& a) {
     switch (a.kind) {
-      case ActionKind::alloc: a.out = {buffer_id()}; return;
-      case ActionKind::free: a.in = {buffer_id()}; return;
+      case ActionKind::alloc:
+        a.out = {buffer_id()};
+        return;
+      case ActionKind::free:
+        a.in = {buffer_id()};
+        return;
       case ActionKind::fill:
         a.out = {buffer_id()};
         a.value = in_.number();
@@ -212,7 +234,9 @@ class ProgramParser {
         a.name = in_.word();
         a.microbatch = in_.integer(-1, 1 << 20);
         return;
-      case ActionKind::op: op(a); return;
+      case ActionKind::op:
+        op(a);
+        return;
       case ActionKind::send:
         a.in = {buffer_id()};
         in_.expect("to");
@@ -223,7 +247,9 @@ class ProgramParser {
         in_.expect("from");
         a.peer = static_cast<int>(in_.integer(0, programs_.mesh.ranks() - 1));
         return;
-      default: communication(a); return;
+      default:
+        communication(a);
+        return;
     }
   }
 

@@ -48,7 +48,8 @@ class RankVerifier {
 
   template <class... Args>
   [[noreturn]] void error(fmt::format_string<Args...> format, Args&&... args) const {
-    fail("{}: {}", describe(programs_, rank_, at_), fmt::format(format, std::forward<Args>(args)...));
+    fail("{}: {}", describe(programs_, rank_, at_),
+         fmt::format(format, std::forward<Args>(args)...));
   }
   const Buffer& buffer(BufferId id) const { return program_.buffer(id); }
   void birth(BufferId id);
@@ -135,7 +136,8 @@ void RankVerifier::check_op(const Action& a) {
   const std::vector<TensorType> results = infer_types(op, a.attrs, types);
   const std::vector<Placement> placed =
       result_placements(op, a.attrs, types, placements, programs_.mesh);
-  if (results.size() != a.out.size()) error("has {} results, expected {}", a.out.size(), results.size());
+  if (results.size() != a.out.size())
+    error("has {} results, expected {}", a.out.size(), results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     const Buffer& out = buffer(a.out[i]);
     if (!same_sizes(out.type, results[i]))
@@ -144,9 +146,9 @@ void RankVerifier::check_op(const Action& a) {
       error("result {} claims to lie as {}, but lies as {}", i, to_string(out.placement),
             to_string(placed[i]));
     for (BufferId in : a.in)
-      if (in == a.out[i] && std::none_of(op.in_place.begin(), op.in_place.end(), [&](const auto& p) {
-            return p.first == i && a.in[p.second] == in;
-          }))
+      if (in == a.out[i] &&
+          std::none_of(op.in_place.begin(), op.in_place.end(),
+                       [&](const auto& p) { return p.first == i && a.in[p.second] == in; }))
         error("writes its operand b{}; '{}' does not work in place there", in, a.name);
   }
   for (const auto& [result, operand] : op.in_place)
@@ -179,8 +181,8 @@ void RankVerifier::check_comm(const Action& a) {
     }
     if (a.kind != ActionKind::all_reduce && a.comm.dim >= in.placement.dims.size())
       error("dimension {} of {}", a.comm.dim, to_string(in.type));
-    if (a.kind == ActionKind::all_gather &&
-        (in.placement.dims[a.comm.dim].axes.empty() || in.placement.dims[a.comm.dim].axes.back() != axis))
+    if (a.kind == ActionKind::all_gather && (in.placement.dims[a.comm.dim].axes.empty() ||
+                                             in.placement.dims[a.comm.dim].axes.back() != axis))
       error("operand lies as {}: '{}' is not its innermost split", to_string(in.placement), axis);
     if (a.kind == ActionKind::slice && !in.placement.is_replicated(axis))
       error("operand lies as {}: not whole over '{}'", to_string(in.placement), axis);
@@ -188,7 +190,8 @@ void RankVerifier::check_comm(const Action& a) {
                      out.placement.dims.empty() ? DimSplit{} : out.placement.dims[a.comm.dim]);
   }
   if (out.placement != expected)
-    error("result claims to lie as {}, but lies as {}", to_string(out.placement), to_string(expected));
+    error("result claims to lie as {}, but lies as {}", to_string(out.placement),
+          to_string(expected));
   if (is_collective(a.kind)) {
     const std::vector<int> group = comm_group(in.placement, programs_.mesh, rank_, axis);
     if (a.group != group)
@@ -239,8 +242,7 @@ void RankVerifier::step(const Action& a) {
   if (a.kind == ActionKind::free) {
     State& s = states_[index(a.in[0])];
     if (s.life == Life::unborn || s.life == Life::gone || buffer(a.in[0]).state)
-      error("releases b{}, which is {}", a.in[0],
-            buffer(a.in[0]).state ? "a state" : "not live");
+      error("releases b{}, which is {}", a.in[0], buffer(a.in[0]).state ? "a state" : "not live");
     s = {Life::gone, s.born, at_};
     death(a.in[0]);
     return;
@@ -249,13 +251,15 @@ void RankVerifier::step(const Action& a) {
   check_types(a);
   if (a.workspace != kNone) {
     if (std::count(a.in.begin(), a.in.end(), a.workspace) +
-            std::count(a.out.begin(), a.out.end(), a.workspace) > 0)
+            std::count(a.out.begin(), a.out.end(), a.workspace) >
+        0)
       error("uses an operand as workspace");
     write(a.workspace, false);
   }
   if (takes_operand(a.kind)) {
     if (buffer(a.in[0]).state) error("takes the state b{}", a.in[0]);
-    if (states_[index(a.out[0])].life != Life::unborn) error("result b{} is live already", a.out[0]);
+    if (states_[index(a.out[0])].life != Life::unborn)
+      error("result b{} is live already", a.out[0]);
     if (buffer(a.out[0]).offset != buffer(a.in[0]).offset)
       error("result must lie at its operand's offset {}", buffer(a.in[0]).offset);
     death(a.in[0]);
@@ -341,8 +345,7 @@ void ChannelVerifier::match(int from, size_t sent, int rank, const Action& a) co
 bool ChannelVerifier::collective(int rank, const Action& a) {
   for (int r : a.group) {
     const Action* other = current(r);
-    if (other == nullptr)
-      fail("{} waits for rank {}, whose program has ended", here(rank), r);
+    if (other == nullptr) fail("{} waits for rank {}, whose program has ended", here(rank), r);
     if (!is_collective(other->kind) ||
         std::find(other->group.begin(), other->group.end(), rank) == other->group.end())
       return false;

@@ -28,7 +28,7 @@ std::string progress_line(const StepReport& r, double seconds_left) {
   const auto digits = std::to_string(r.steps).size();
   return fmt::format(
       "step {:>{}}/{}  loss {:.3f}  rate {:.1e}  norm {:.2f}  {:>6} tokens/s  {} left", r.step,
-      digits, r.steps, loss, r.learning_rate, r.gradient_norm,
+      digits, r.steps, r.loss, r.learning_rate, r.gradient_norm,
       grouped(std::llround(r.tokens_per_second)), duration_text(seconds_left));
 }
 

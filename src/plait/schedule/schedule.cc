@@ -110,7 +110,8 @@ void check_schedule(const Schedule& s, bool with_backward) {
   std::set<std::tuple<Phase, int, int>> done;
   std::vector<size_t> at(s.ranks.size(), 0);
   auto ready = [&](const Unit& u) {
-    if (u.phase == Phase::F) return u.stage == 0 || done.contains({Phase::F, u.stage - 1, u.microbatch});
+    if (u.phase == Phase::F)
+      return u.stage == 0 || done.contains({Phase::F, u.stage - 1, u.microbatch});
     if (u.phase == Phase::B)
       return u.stage == s.stages - 1 || done.contains({Phase::B, u.stage + 1, u.microbatch});
     return true;

@@ -33,7 +33,8 @@ TEST(Schedule, OneForwardOneBackwardByHand) {
   const Schedule s = make_schedule("1f1b", 2, 3);
   std::string text;
   for (const Unit& u : s.ranks[0]) text += to_string(u) + ", ";
-  EXPECT_EQ(text, "F s0 m0, F s0 m1, B s0 m0, W s0 m0, F s0 m2, B s0 m1, W s0 m1, B s0 m2, W s0 m2, ");
+  EXPECT_EQ(text,
+            "F s0 m0, F s0 m1, B s0 m0, W s0 m0, F s0 m2, B s0 m1, W s0 m1, B s0 m2, W s0 m2, ");
 }
 
 std::string refusal(const Schedule& s) {
@@ -55,10 +56,12 @@ TEST(Schedule, WhatIsIllegalIsNamed) {
   std::swap(early.ranks[0][0], early.ranks[0][2]);
   EXPECT_NE(refusal(early).find("B s0 m0 stands after 0"), std::string::npos);
   Schedule order = s;  // B0 B1 W1 W0
-  order.ranks[0] = {s.ranks[0][0], s.ranks[0][1], s.ranks[0][2], s.ranks[0][4], s.ranks[0][5], s.ranks[0][3]};
+  order.ranks[0] = {s.ranks[0][0], s.ranks[0][1], s.ranks[0][2],
+                    s.ranks[0][4], s.ranks[0][5], s.ranks[0][3]};
   EXPECT_NE(refusal(order).find("W s0 m1 is not in micro-batch order"), std::string::npos);
   Schedule cycle = s;  // rank 0 wants a backward before it has sent all forwards that rank 1 needs
-  cycle.ranks[0] = {s.ranks[0][0], s.ranks[0][2], s.ranks[0][3], s.ranks[0][1], s.ranks[0][4], s.ranks[0][5]};
+  cycle.ranks[0] = {s.ranks[0][0], s.ranks[0][2], s.ranks[0][3],
+                    s.ranks[0][1], s.ranks[0][4], s.ranks[0][5]};
   EXPECT_NE(refusal(cycle).find("waits for ever"), std::string::npos);
   EXPECT_THROW(make_schedule("zigzag", 2, 2), Error);
 }

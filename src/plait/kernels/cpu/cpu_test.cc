@@ -41,9 +41,12 @@ std::vector<std::vector<double>> run(const Call& c, Kernel kernel, Dtype dtype) 
   for (size_t i = 0; i < types.size(); ++i) {
     in.push_back(view(types[i]));
     for (size_t k = 0; k < c.values[i].size(); ++k) {
-      if (types[i].dtype == Dtype::i32) in[i].as<int32_t>()[k] = static_cast<int32_t>(c.values[i][k]);
-      else if (dtype == Dtype::f32) in[i].as<float>()[k] = static_cast<float>(c.values[i][k]);
-      else in[i].as<double>()[k] = c.values[i][k];
+      if (types[i].dtype == Dtype::i32)
+        in[i].as<int32_t>()[k] = static_cast<int32_t>(c.values[i][k]);
+      else if (dtype == Dtype::f32)
+        in[i].as<float>()[k] = static_cast<float>(c.values[i][k]);
+      else
+        in[i].as<double>()[k] = c.values[i][k];
     }
   }
   for (const TensorType& t : results) out.push_back(view(t));
@@ -54,7 +57,8 @@ std::vector<std::vector<double>> run(const Call& c, Kernel kernel, Dtype dtype) 
   for (const TensorView& v : out) {
     found.emplace_back();
     for (int64_t k = 0; k < v.elements(); ++k)
-      found.back().push_back(dtype == Dtype::f32 ? static_cast<double>(v.as<float>()[k]) : v.as<double>()[k]);
+      found.back().push_back(dtype == Dtype::f32 ? static_cast<double>(v.as<float>()[k])
+                                                 : v.as<double>()[k]);
   }
   return found;
 }
@@ -101,7 +105,8 @@ TEST(CpuKernels, MatmulEveryLayoutAndAwkwardShapes) {
             Attrs attrs;
             if (ta) attrs["trans_a"] = 1;
             if (tb) attrs["trans_b"] = 1;
-            hold({find_op("matmul"), attrs,
+            hold({find_op("matmul"),
+                  attrs,
                   {{Dtype::f32, ta ? std::vector<Extent>{ek, em} : std::vector<Extent>{em, ek}},
                    {Dtype::f32, tb ? std::vector<Extent>{en, ek} : std::vector<Extent>{ek, en}}},
                   {}},
@@ -112,13 +117,15 @@ TEST(CpuKernels, MatmulEveryLayoutAndAwkwardShapes) {
 // Packed sequences of every kind: whole slots, single tokens, several in a slot.
 std::vector<double> packed(const std::vector<int>& lengths) {
   std::vector<double> ids;
-  for (size_t s = 0; s < lengths.size(); ++s) ids.insert(ids.end(), static_cast<size_t>(lengths[s]), static_cast<double>(s));
+  for (size_t s = 0; s < lengths.size(); ++s)
+    ids.insert(ids.end(), static_cast<size_t>(lengths[s]), static_cast<double>(s));
   return ids;
 }
 
 TEST(CpuKernels, AttentionPackedAndGrouped) {
   for (const auto& lengths : {std::vector<int>{24, 24}, {1, 23, 7, 17}, {24, 1, 1, 1, 21}})
-    for (const auto& [heads, kv] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {4, 4}, {4, 2}, {6, 1}}) {
+    for (const auto& [heads, kv] :
+         std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {4, 4}, {4, 2}, {6, 1}}) {
       const Extent t{"T", 48, 24}, h{"H", heads * 8, 8}, g{"G", kv * 8, 8}, n{"", heads, 1};
       const TensorType q{Dtype::f32, {t, h}}, k{Dtype::f32, {t, g}}, ids{Dtype::i32, {t}};
       const Attrs attrs{{"head_size", 8}};
@@ -128,10 +135,19 @@ TEST(CpuKernels, AttentionPackedAndGrouped) {
       uint64_t next = 0;
       for (size_t i = 0; i < 3; ++i)
         for (int64_t e = 0; e < forward.in[i].elements(); ++e)
-          forward.values[i].push_back(static_cast<float>(2 * uniform(11, Stream::test, next++) - 1));
+          forward.values[i].push_back(
+              static_cast<float>(2 * uniform(11, Stream::test, next++) - 1));
       const auto out = run(forward, forward.op.reference.f64, Dtype::f64);
-      hold({find_op("attention_grad"), attrs, {q, k, k, ids, q, {Dtype::f32, {t, n}}, q},
-            {forward.values[0], forward.values[1], forward.values[2], packed(lengths), out[0], out[1], {}}},
+      hold({find_op("attention_grad"),
+            attrs,
+            {q, k, k, ids, q, {Dtype::f32, {t, n}}, q},
+            {forward.values[0],
+             forward.values[1],
+             forward.values[2],
+             packed(lengths),
+             out[0],
+             out[1],
+             {}}},
            fast_kernel("attention_grad"));
     }
 }
