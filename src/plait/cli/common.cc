@@ -53,9 +53,7 @@ std::string PlanRefused::help() const {
 
 Compiled compile(const Model& model, const Plan& plan, int ranks, const LowerOptions& options) {
   try {
-    if (ranks > 0 && ranks != plan.mesh.ranks())
-      fail("the plan is for {} (mesh {}), but --ranks is {}", count_of(plan.mesh.ranks(), "rank"),
-           plan.mesh.axes().empty() ? "without axes" : to_string(plan.mesh), ranks);
+    if (ranks > 0) check_ranks(plan, ranks);
     Compiled c{lower(model, plan, options), {}};
     c.report = verify(c.lowered.programs);
     return c;
@@ -68,13 +66,6 @@ LowerOptions lower_options(const CommonOptions& o) {
   LowerOptions options;
   options.optimizer.name = o.optimizer;
   return options;
-}
-
-void check_save_folder(const std::string& folder) {
-  const auto path = std::filesystem::absolute(folder).lexically_normal();
-  const auto parent = path.has_filename() ? path.parent_path() : path.parent_path().parent_path();
-  if (!is_folder(parent.string()))
-    fail("cannot save to '{}': there is no folder '{}'", folder, parent.string());
 }
 
 void check_counters(const Session& session) {

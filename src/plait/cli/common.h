@@ -44,8 +44,6 @@ struct Compiled {
 Compiled compile(const Model& model, const Plan& plan, int ranks, const LowerOptions& options);
 LowerOptions lower_options(const CommonOptions& options);
 
-// Throws Error when the parent of a folder to save in is missing: before work is done, not after.
-void check_save_folder(const std::string& folder);
 
 // Throws Error naming the first rank whose counted bytes differ from the predicted ones.
 void check_counters(const Session& session);

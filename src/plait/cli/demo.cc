@@ -222,7 +222,7 @@ void Demo::save_and_load() {
 
 void Demo::run() {
   const auto begin = std::chrono::steady_clock::now();
-  check_save_folder(o_.out);
+  check_save_target(o_.out);
   fmt::print("{}\n",
              paragraph(fmt::format(
                  "plait demo: a Llama of {:.1f} million parameters learns to write from the bytes "

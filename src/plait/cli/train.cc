@@ -19,7 +19,7 @@ struct TrainOptions : CommonOptions {
 };
 
 void run_train(TrainOptions o) {
-  if (!o.out.empty()) check_save_folder(o.out);
+  if (!o.out.empty()) check_save_target(o.out);
   const Model model = open_model(o, Head::loss);
   const TextData data = load_text_data(o.data, model.extent("V").size, o.slot_tokens);
   if (o.plan.empty() && o.ranks > 1)

@@ -31,6 +31,10 @@ std::string named_config(std::string_view name);  // its config.json
 // parameter is not in the files, when a tensor of the files is no parameter, on wrong shapes.
 HostTensors load_parameters(const Model& model, const std::string& folder);
 
+// Throws Error, now and not after hours of training, when save_model would refuse the folder.
+// Returns its path with links resolved.
+std::string check_save_target(const std::string& folder);
+
 // Writes config.json (or model.plait for a text model) and model.safetensors into a new folder
 // beside the target, syncs, and renames it into place; an existing folder is replaced whole.
 void save_model(const Model& model, const HostTensors& parameters, const std::string& folder);

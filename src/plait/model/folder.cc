@@ -165,16 +165,15 @@ fs::path folder_to_replace(const std::string& folder) {
   return path;
 }
 
-// The same, with the file system's own refusals as Error.
-fs::path checked_target(const std::string& folder) {
+}  // namespace
+
+std::string check_save_target(const std::string& folder) {
   try {
-    return folder_to_replace(folder);
+    return folder_to_replace(folder).string();
   } catch (const fs::filesystem_error& e) {
     fail("cannot save to '{}': {}", folder, e.code().message());
   }
 }
-
-}  // namespace
 
 HostTensors load_parameters(const Model& model, const std::string& folder) {
   const fs::path path(folder);
@@ -210,7 +209,7 @@ HostTensors load_parameters(const Model& model, const std::string& folder) {
 
 void save_model(const Model& model, const HostTensors& parameters, const std::string& folder) {
   check_parameters(model, parameters);
-  const fs::path target = checked_target(folder);
+  const fs::path target = check_save_target(folder);
   const fs::path fresh = path_beside(target.string());
   std::error_code error;
   if (!fs::create_directory(fresh, error))

@@ -14,9 +14,9 @@ void reference(const KernelArgs& args) {
   const double turn = attr_or(*args.attrs, "inverse", 0) != 0 ? -1 : 1;
   const int64_t tokens = args.in[0].dims[0], width = args.in[0].dims[1];
   const int32_t* positions = args.in[1].as<int32_t>();
-  for (int64_t t = 0; t < tokens; ++t)
-    for (int64_t i = 0; i < half; ++i) {
-      const double frequency = std::pow(theta, -2.0 * static_cast<double>(i) / size);
+  for (int64_t i = 0; i < half; ++i) {
+    const double frequency = std::pow(theta, -2.0 * static_cast<double>(i) / size);
+    for (int64_t t = 0; t < tokens; ++t) {
       const double angle = turn * positions[t] * frequency;
       const T c = T(std::cos(angle)), s = T(std::sin(angle));
       for (int64_t head = 0; head < width; head += size) {
@@ -27,6 +27,7 @@ void reference(const KernelArgs& args) {
         y[i + half] = high * c + low * s;
       }
     }
+  }
 }
 
 void check(const Attrs& attrs, const Types& in) {

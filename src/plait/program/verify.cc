@@ -290,6 +290,7 @@ RankReport RankVerifier::run() {
     report_.sent_bytes = checked_add(report_.sent_bytes, sent_bytes(programs_, rank_, a));
     if (is_collective(a.kind)) ++report_.collectives;
     if (a.kind == ActionKind::send) ++report_.messages;
+    if (a.kind == ActionKind::input && program_.buffer(a.out[0]).bytes == 0) ++report_.empty_inputs;
   }
   for (size_t i = 0; i < states_.size(); ++i) {
     const State& s = states_[i];

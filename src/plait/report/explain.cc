@@ -222,9 +222,17 @@ std::string explain_ranks(const VerifyReport& report) {
     rows.push_back({grouped(k.actions), grouped(k.collectives), grouped(k.messages),
                     grouped(k.sent_bytes), bytes_text(k.state_bytes), bytes_text(k.peak_live_bytes),
                     bytes_text(k.arena_bytes)});
-  return rank_table(
+  std::vector<size_t> idle;
+  for (size_t r = 0; r < report.ranks.size(); ++r)
+    if (report.ranks[r].empty_inputs > 0) idle.push_back(r);
+  const std::string table = rank_table(
       {"rank", "actions", "collectives", "messages", "bytes sent", "states", "peak live", "arena"},
       rows);
+  if (idle.empty()) return table;
+  return table + paragraph(fmt::format("note: no tokens for {}: T is split over more ranks than it "
+                                       "has slots, so they only wait; more slots would help",
+                                       fmt::format("rank{} {}", idle.size() == 1 ? "" : "s", fmt::join(idle, " "))),
+                           "  ");
 }
 
 std::string explain(const Model& model, const Plan& plan, const Lowered& lowered,
