@@ -1,9 +1,7 @@
 #include "bench.h"
 
 #include <benchmark/benchmark.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 
 #include "plait/base/rng.h"
@@ -70,13 +68,7 @@ Batch random_batch(const Model& model, int64_t microbatches) {
 
 }  // namespace plait::bench
 
-// As `plait` does: OpenMP threads that wait must sleep, or ranks that share a core starve one
-// another; libgomp reads this when it is loaded.
 int main(int argc, char** argv) {
-  if (std::getenv("OMP_WAIT_POLICY") == nullptr) {
-    setenv("OMP_WAIT_POLICY", "passive", 1);
-    execv("/proc/self/exe", argv);  // returns only where that is impossible
-  }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

@@ -73,6 +73,7 @@ check "clang-format" formatting
 check "include direction" python3 scripts/check_layers.py
 check "files of at most $max_lines lines" file_lengths
 check "docs links" python3 scripts/check_docs.py
+check "coverage table" python3 scripts/check_coverage.py
 check "every header alone" headers_alone
 if [[ ${1:-} == --tidy ]]; then
   check "clang-tidy" tidy

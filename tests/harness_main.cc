@@ -60,8 +60,8 @@ int run_many(int64_t plans, uint64_t seed, bool with_mutants, int f32_every) {
     }
     if (with_mutants && runs && i % 4 == 0) plant_mutants(c, 12, tally);
   }
-  fmt::print("{} plans: {} passed, {} refused, {} failed ({} of the runs in f32)\n", plans,
-             outcomes[0], outcomes[1], outcomes[2], f32_runs);
+  fmt::print("{} plans, {} runs in f64 and {} in f32: {} passed, {} refused, {} failed\n", plans,
+             plans, f32_runs, outcomes[0], outcomes[1], outcomes[2]);
   for (const auto& [ranks, n] : by_ranks)
     fmt::print("  {} rank{}: {}\n", ranks, ranks == 1 ? "" : "s", n);
   for (const auto& [what, n] : refusals) fmt::print("  refused {} times: {}\n", n, what);

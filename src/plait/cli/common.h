@@ -44,7 +44,6 @@ struct Compiled {
 Compiled compile(const Model& model, const Plan& plan, int ranks, const LowerOptions& options);
 LowerOptions lower_options(const CommonOptions& options);
 
-
 // Throws Error naming the first rank whose counted bytes differ from the predicted ones.
 void check_counters(const Session& session);
 

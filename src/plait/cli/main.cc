@@ -1,22 +1,11 @@
 // plait: the command line. Errors are caught here and nowhere else: exit code 1 for what went
 // wrong, 2 for usage.
-#include <unistd.h>
-
 #include <cstdio>
-#include <cstdlib>
 
 #include "plait/cli/commands.h"
 #include "plait/cli/common.h"
 
 namespace {
-
-// OpenMP threads that wait must sleep and not spin, or ranks that share a core starve one another.
-// libgomp reads this when it is loaded, before main; so the process starts once more with it.
-void wait_passively(char** argv) {
-  if (std::getenv("OMP_WAIT_POLICY") != nullptr) return;
-  setenv("OMP_WAIT_POLICY", "passive", 1);
-  execv("/proc/self/exe", argv);  // returns only where that is impossible; then it is just slower
-}
 
 int run(int argc, char** argv) {
   CLI::App app("plait: parallel training where layout is data", "plait");
@@ -40,7 +29,6 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  wait_passively(argv);
   try {
     return run(argc, argv);
   } catch (const plait::PlanRefused& e) {

@@ -71,11 +71,6 @@ std::vector<int64_t> dims_of(const TensorType& type) {
   return dims;
 }
 
-int compute_threads(const SessionOptions& options, size_t ranks) {
-  if (options.threads_per_rank > 0) return options.threads_per_rank;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency() / ranks));
-}
-
 }  // namespace
 
 struct Session::Impl {
@@ -99,8 +94,10 @@ struct Session::Impl {
     for (int r = 0; r < n; ++r)
       ranks.push_back(
           std::make_unique<Executor>(programs, r, world.transport(r), cpu_device(), options));
-    const int compute = compute_threads(options, programs.ranks.size());
-    threads = std::make_unique<RankThreads>(n, [compute] { cpu_device().set_threads(compute); });
+    if (o.threads_per_rank < 1)
+      fail("{} compute threads per rank; needs 1 or more", o.threads_per_rank);
+    threads = std::make_unique<RankThreads>(
+        n, [compute = o.threads_per_rank] { cpu_device().set_threads(compute); });
   }
 
   // Calls f(rank, buffer id, buffer) for every state with the prefix.

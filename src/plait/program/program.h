@@ -9,7 +9,7 @@
 //
 // The text form prints deterministically and parses back:
 //
-//   programs "tiny" mesh "dp=2 tp=2" slots 2
+//   programs "tiny" mesh "dp=2 tp=2" pipeline "" slots 2
 //   rank 0 {
 //     buffer b0 "param/embed.weight" f32[V=67, D=32] [tp, -] at 0 state
 //     buffer b1 "tokens" i32[T=192/24] [dp] at 17152

@@ -23,7 +23,7 @@ struct RankReport {
   int64_t state_bytes = 0;                // live between steps
   int64_t peak_live_bytes = 0;            // states included
   int64_t arena_bytes = 0;
-  int64_t empty_inputs = 0;               // inputs of which this rank gets no element: idle, not wrong
+  int64_t empty_inputs = 0;  // inputs of which this rank gets no element: idle, not wrong
 };
 
 struct VerifyReport {

@@ -231,7 +231,8 @@ std::string explain_ranks(const VerifyReport& report) {
   if (idle.empty()) return table;
   return table + paragraph(fmt::format("note: no tokens for {}: T is split over more ranks than it "
                                        "has slots, so they only wait; more slots would help",
-                                       fmt::format("rank{} {}", idle.size() == 1 ? "" : "s", fmt::join(idle, " "))),
+                                       fmt::format("rank{} {}", idle.size() == 1 ? "" : "s",
+                                                   fmt::join(idle, " "))),
                            "  ");
 }
 
