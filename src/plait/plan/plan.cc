@@ -109,7 +109,7 @@ Plan parse_plan(std::string_view text, const std::string& source) {
     if (name == "mesh") {
       axes = r.mesh(value);
     } else if (name == "microbatches") {
-      plan.microbatches = r.integer(value, name, 1, 1 << 20);
+      plan.microbatches = r.integer(value, name, 1, 1 << 16);
     } else if (name == "split") {
       for (const auto& [letter, split] : r.table(value, name))
         plan.split[std::string(letter.str())] =

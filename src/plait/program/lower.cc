@@ -135,8 +135,11 @@ std::string part_key(const LowerContext& c, const BlockUse& use) {
   std::string key = fmt::format("{}", use.block);
   for (size_t p : use.params)
     key += "|" + to_string(c.param_placement[p]) + to_string(c.gradient_placement[p]);
-  for (ModelValueId v : use.inputs) key += is_model_input(c.model, v) ? "|i" : "|v";
-  for (ModelValueId v : use.outputs) key += v == c.model.loss ? "|l" : "|v";
+  auto add = [&](const char* kind, ModelValueId v) {
+    key += kind + to_string(place_by_letters(c.plan, c.model.values[index(v)].type));
+  };
+  for (ModelValueId v : use.inputs) add(is_model_input(c.model, v) ? "|i" : "|v", v);
+  for (ModelValueId v : use.outputs) add(v == c.model.loss ? "|l" : "|v", v);
   return key;
 }
 
@@ -287,6 +290,21 @@ void place_parameters(LowerContext& c) {
   }
 }
 
+// Programs are lists: a plan whose lists no memory would hold is refused, with its numbers.
+void check_size(const LowerContext& c) {
+  constexpr int64_t kMostNodes = 20'000'000;
+  int64_t nodes = 0;
+  for (size_t u = 0; u < c.model.uses.size(); ++u)
+    nodes += static_cast<int64_t>(c.part(u).nodes.size());
+  const int64_t ranks = c.plan.mesh.ranks() / c.plan.mesh.pipeline_size();
+  const int64_t total = checked_mul(checked_mul(nodes, c.plan.microbatches), ranks);
+  if (total > kMostNodes)
+    fail(
+        "{} nodes x {} micro-batches on {} ranks of each pipeline rank are {} actions; at most {} "
+        "are supported",
+        nodes, c.plan.microbatches, ranks, total, kMostNodes);
+}
+
 }  // namespace
 
 Lowered lower(const Model& model, const Plan& plan, const LowerOptions& options) {
@@ -312,6 +330,7 @@ Lowered lower(const Model& model, const Plan& plan, const LowerOptions& options)
       partition_norm(c, stage);
       partition_update(c, stage);
     }
+  check_size(c);
   Programs& programs = c.result.programs;
   programs.model = model.name;
   programs.mesh = plan.mesh;

@@ -10,7 +10,7 @@ namespace plait {
 
 namespace {
 
-constexpr size_t kTries = 300;
+constexpr size_t kTries = 120;
 
 struct Change {
   std::string text;

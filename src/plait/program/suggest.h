@@ -16,8 +16,8 @@ struct Suggestion {
 // Throws Error when the plan is for another number of ranks than the world has.
 void check_ranks(const Plan& plan, int ranks);
 
-// `ranks`: the size of the world that the plan must fill; 0 leaves it free. Tries at most a few
-// hundred plans with one or two changed fields; nothing when none of them verifies.
+// `ranks`: the size of the world that the plan must fill; 0 leaves it free. Tries at most 120
+// plans with one or two changed fields; nothing when none of them verifies.
 std::optional<Suggestion> suggest_plan(const Model& model, const Plan& plan, int ranks,
                                        const LowerOptions& options);
 

@@ -257,6 +257,7 @@ class ProgramParser {
     a.name = in_.word();
     find_op(a.name);
     while (!in_.accept("=")) a.out.push_back(buffer_id());
+    if (a.out.empty()) in_.error("op '{}' has no result", a.name);
     while (!in_.at_line_end()) {
       if (in_.accept("workspace")) {
         a.workspace = buffer_id();
