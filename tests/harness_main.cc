@@ -58,7 +58,7 @@ int run_many(int64_t plans, uint64_t seed, bool with_mutants, int f32_every) {
       const Case small = shrink(c, dtype);
       fmt::print("{}{}\n", print_case(small), run_case(small, dtype).what);
     }
-    if (with_mutants && runs && i % 4 == 0) plant_mutants(c, 12, tally);
+    if (with_mutants && runs && i % 4 == 0) plant_mutants(c, 24, tally);
   }
   fmt::print("{} plans, {} runs in f64 and {} in f32: {} passed, {} refused, {} failed\n", plans,
              plans, f32_runs, outcomes[0], outcomes[1], outcomes[2]);

@@ -1,6 +1,6 @@
-// Mutation mode: one fault at a time in the communication of verified programs. A mutant counts
-// as caught by the verifier if it is refused, and as caught by numbers if, run without the
-// verifier, it stops with an error or gives anything but the reference's values.
+// Mutation mode: one fault at a time in the communication or the computation of verified programs.
+// A mutant counts as caught by the verifier if it is refused, and as caught by numbers if, run
+// without the verifier, it stops with an error or gives anything but the reference's values.
 #include <algorithm>
 
 #include "harness.h"
@@ -187,13 +187,119 @@ std::vector<Mutation> message_mutations() {
   };
 }
 
+// Every message goes to the next rank along an axis that is not the pipeline's, at both ends.
+bool reroute(Programs& p) {
+  for (const Axis& axis : p.mesh.axes()) {
+    if (axis.size < 2 || axis.name == p.mesh.pipeline_axis()) continue;
+    for (Program& program : p.ranks)
+      for (Action& a : program.actions) {
+        const bool send = a.kind == ActionKind::send;
+        if (!send && a.kind != ActionKind::recv) continue;
+        const int step = send ? 1 : axis.size - 1;
+        a.peer = p.mesh.neighbour(a.peer, axis.name,
+                                  (p.mesh.coordinate(a.peer, axis.name) + step) % axis.size);
+      }
+    return true;
+  }
+  return false;
+}
+
+// Faults in what is computed, on one rank or on all: communication stays as it is.
+using ActionTest = std::function<bool(const Program&, const Action&)>;
+using ActionChange = std::function<void(Program&, size_t)>;
+
+bool change_actions(Programs& p, uint64_t bits, bool all_ranks, const ActionTest& test,
+                    const ActionChange& change) {
+  // The n-th fitting action of a rank; on all ranks, the n-th of each that has as many.
+  const size_t first = bits % p.ranks.size();
+  size_t fitting = 0;
+  for (const Action& a : p.ranks[first].actions) fitting += test(p.ranks[first], a) ? 1 : 0;
+  if (fitting == 0) return false;
+  const size_t n = (bits >> 8) % fitting;
+  for (size_t r = 0; r < p.ranks.size(); ++r) {
+    if (!all_ranks && r != first) continue;
+    size_t seen = 0;
+    for (size_t i = 0; i < p.ranks[r].actions.size(); ++i)
+      if (test(p.ranks[r], p.ranks[r].actions[i]) && seen++ == n) {
+        change(p.ranks[r], i);
+        break;
+      }
+  }
+  return true;
+}
+
+bool is_op(const Action& a, std::string_view name) {
+  return a.kind == ActionKind::op && a.name == name;
+}
+
+void erase(Program& p, size_t i) { p.actions.erase(p.actions.begin() + static_cast<int64_t>(i)); }
+
+// Another buffer of the operand's type and placement that is written and alive at this action.
+BufferId twin_of(const Program& p, size_t at, BufferId operand) {
+  const Buffer& wanted = p.buffer(operand);
+  std::vector<bool> alive(p.buffers.size(), false);
+  for (size_t i = 0; i < at; ++i) {
+    const Action& a = p.actions[i];
+    for (BufferId b : a.out) alive[static_cast<size_t>(b)] = a.kind != ActionKind::alloc;
+    if (a.kind == ActionKind::free || takes_operand(a.kind))
+      alive[static_cast<size_t>(a.in[0])] = false;
+  }
+  for (size_t b = 0; b < p.buffers.size(); ++b)
+    if (alive[b] && static_cast<BufferId>(b) != operand && p.buffers[b].type == wanted.type &&
+        p.buffers[b].placement == wanted.placement)
+      return static_cast<BufferId>(b);
+  return kNone;
+}
+
+struct ComputeMutation {
+  std::string kind;
+  ActionTest test;
+  ActionChange change;
+};
+
+std::vector<ComputeMutation> compute_mutations() {
+  auto accumulate = [](const Program&, const Action& a) { return is_op(a, "accumulate"); };
+  return {
+      {"accumulation deleted", accumulate, erase},
+      {"accumulation doubled", accumulate,
+       [](Program& p, size_t i) {
+         const Action again = p.actions[i];
+         p.actions.insert(p.actions.begin() + static_cast<int64_t>(i), again);
+       }},
+      {"update deleted", [](const Program&, const Action& a) { return is_op(a, "sgd"); }, erase},
+      {"input of another micro-batch",
+       [](const Program&, const Action& a) {
+         return a.kind == ActionKind::input && a.microbatch > 0;
+       },
+       [](Program& p, size_t i) { p.actions[i].microbatch -= 1; }},
+      {"loss gradient of 2",
+       [](const Program&, const Action& a) { return a.kind == ActionKind::fill && a.value == 1; },
+       [](Program& p, size_t i) { p.actions[i].value = 2; }},
+      {"operand exchanged for another of its type",
+       [](const Program& p, const Action& a) {
+         return a.kind == ActionKind::op &&
+                twin_of(p, static_cast<size_t>(&a - p.actions.data()), a.in[0]) != kNone;
+       },
+       [](Program& p, size_t i) { p.actions[i].in[0] = twin_of(p, i, p.actions[i].in[0]); }},
+  };
+}
+
+// Plants one of them; what it is, or empty when it is not possible here.
+std::string mutate_compute(Programs& p, uint64_t bits) {
+  const std::vector<ComputeMutation> all = compute_mutations();
+  const size_t which = bits % (all.size() + 1);
+  if (which == all.size()) return reroute(p) ? "messages rerouted along another axis" : "";
+  const bool everywhere = (bits >> 16) % 2 == 0;
+  if (!change_actions(p, bits >> 20, everywhere, all[which].test, all[which].change)) return "";
+  return all[which].kind + (everywhere ? ", all ranks" : ", one rank");
+}
+
 }  // namespace
 
 void plant_mutants(const Case& c, int most, MutantTally& tally) {
   const Truth truth = make_truth(c);
   const Programs programs = lower(truth.model, c.plan, harness_options()).programs;
   const std::vector<Event> events = find_events(programs);
-  if (events.empty()) return;
   SessionOptions options;
   options.poison = true;
   options.threads_per_rank = 1;
@@ -201,14 +307,20 @@ void plant_mutants(const Case& c, int most, MutantTally& tally) {
   options.trust = true;
   for (int n = 0; n < most; ++n) {
     const uint64_t bits = random_bits(c.seed, Stream::test, static_cast<uint64_t>(n), 3);
-    const size_t at = bits % events.size();
-    const auto mutations = events[at].collective ? collective_mutations() : message_mutations();
-    const Mutation& mutation = mutations[(bits >> 32) % mutations.size()];
+    const size_t at = events.empty() ? 0 : bits % events.size();
     Programs mutant = programs;
-    if (!mutation.apply(mutant, events, at)) continue;
+    std::string kind;
+    if (n % 2 == 0 && !events.empty()) {
+      const auto mutations = events[at].collective ? collective_mutations() : message_mutations();
+      const Mutation& mutation = mutations[(bits >> 32) % mutations.size()];
+      if (mutation.apply(mutant, events, at)) kind = mutation.kind;
+    } else {
+      kind = mutate_compute(mutant, bits >> 7);
+    }
+    if (kind.empty()) continue;
     for (int r = 0; r < mutant.mesh.ranks(); ++r)
       derive_buffers(mutant.ranks[static_cast<size_t>(r)], mutant.mesh, r);
-    auto& [planted, verifier, numbers, survived] = tally.by_kind[mutation.kind];
+    auto& [planted, verifier, numbers, survived] = tally.by_kind[kind];
     ++planted;
     bool refused = false, wrong = false;
     try {
@@ -221,9 +333,10 @@ void plant_mutants(const Case& c, int most, MutantTally& tally) {
     numbers += wrong ? 1 : 0;
     if (refused || wrong) continue;
     ++survived;
-    const Place& where = events[at].at[0];
-    tally.survivors.push_back(fmt::format("case {}: {}: {}", c.seed, mutation.kind,
-                                          describe(programs, where.rank, where.action)));
+    const Place where = events.empty() ? Place{0, 0} : events[at].at[0];
+    tally.survivors.push_back(
+        fmt::format("case {} mutant {}: {} (communication, if it was one: {})", c.seed, n, kind,
+                    describe(programs, where.rank, where.action)));
   }
 }
 

@@ -1,12 +1,29 @@
 #include "plait/cli/common.h"
 
+#include <charconv>
 #include <filesystem>
 
 #include "plait/io/files.h"
-#include "plait/program/suggest.h"
 #include "plait/report/table.h"
 
 namespace plait {
+
+CLI::Validator whole_number(int64_t least, int64_t most) {
+  const auto check = [least, most](const std::string& text) {
+    int64_t n = 0;
+    const auto r = std::from_chars(text.data(), text.data() + text.size(), n);
+    const bool whole = r.ec == std::errc() && std::to_string(n) == text;  // "010" would be octal
+    if (whole && n >= least && n <= most) return std::string();
+    return fmt::format("found '{}', expected a whole number from {} to {}", text, least, most);
+  };
+  return CLI::Validator(check, fmt::format("{} to {}", least, most));
+}
+
+CLI::Validator a_path() {
+  return CLI::Validator(
+      [](const std::string& text) { return text.empty() ? "the path is empty" : std::string(); },
+      "");
+}
 
 void add_model_option(CLI::App& command, CommonOptions& o) {
   command
@@ -16,15 +33,19 @@ void add_model_option(CLI::App& command, CommonOptions& o) {
 }
 
 void add_batch_options(CLI::App& command, CommonOptions& o) {
-  command.add_option("--slots", o.slots, "sequences in a micro-batch")->capture_default_str();
-  command.add_option("--slot-tokens", o.slot_tokens, "tokens of a sequence")->capture_default_str();
+  command.add_option("--slots", o.slots, "sequences in a micro-batch")
+      ->check(whole_number(1, kMaxSlots))
+      ->capture_default_str();
+  command.add_option("--slot-tokens", o.slot_tokens, "tokens of a sequence")
+      ->check(whole_number(1, kMaxSlots))
+      ->capture_default_str();
   command.add_option("--dtype", o.dtype, "f32 or f64; left out: as the model says")
       ->check(CLI::IsMember({"f32", "f64"}));
 }
 
 void add_world_options(CLI::App& command, CommonOptions& o) {
   command.add_option("--ranks", o.ranks, "size of the world; a plan for another size is refused")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1, 1 << 20));
   command.add_option("--optimizer", o.optimizer, "adamw or sgd")
       ->check(CLI::IsMember({"adamw", "sgd"}))
       ->capture_default_str();
@@ -43,8 +64,12 @@ PlanRefused::PlanRefused(const std::string& why, Model model, Plan plan, int ran
       ranks_(ranks),
       options_(std::move(options)) {}
 
+std::optional<Suggestion> PlanRefused::suggestion() const {
+  return suggest_plan(model_, plan_, ranks_, options_);
+}
+
 std::string PlanRefused::help() const {
-  const std::optional<Suggestion> found = suggest_plan(model_, plan_, ranks_, options_);
+  const std::optional<Suggestion> found = suggestion();
   if (!found) return "no plan with one or two changed fields verifies\n";
   std::string text = "a plan that verifies, with the fewest fields changed:\n";
   for (const std::string& change : found->changes) text += "  " + change + "\n";
@@ -66,6 +91,15 @@ LowerOptions lower_options(const CommonOptions& o) {
   LowerOptions options;
   options.optimizer.name = o.optimizer;
   return options;
+}
+
+void check_can_save(const std::string& folder) {
+  const std::string target = check_save_target(folder), probe = path_beside(target);
+  std::error_code error;
+  if (!std::filesystem::create_directory(probe, error))
+    fail("cannot save to '{}': no folder can be made in '{}': {}", folder,
+         std::filesystem::path(target).parent_path().string(), error.message());
+  std::filesystem::remove(probe, error);
 }
 
 void check_counters(const Session& session) {

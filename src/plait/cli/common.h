@@ -2,11 +2,13 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 
 #include "plait/exec/session.h"
 #include "plait/model/families.h"
 #include "plait/program/lower.h"
+#include "plait/program/suggest.h"
 
 namespace plait {
 
@@ -17,6 +19,11 @@ struct CommonOptions {
   std::string optimizer = "adamw";
   int ranks = 0;  // size of the world; 0: what the plan says
 };
+// Checks of options, with short words. A whole number in decimal; a path that is not empty.
+CLI::Validator whole_number(int64_t least, int64_t most);
+CLI::Validator a_path();
+inline constexpr int64_t kMaxSlots = 1 << 20, kMaxCount = 1 << 30;  // slots, their tokens; the rest
+
 void add_model_option(CLI::App& command, CommonOptions& options);
 void add_batch_options(CLI::App& command, CommonOptions& options);  // slots, dtype
 void add_world_options(CLI::App& command, CommonOptions& options);  // ranks, optimizer
@@ -27,7 +34,8 @@ Model open_model(const CommonOptions& options, Head head);
 class PlanRefused : public Error {
  public:
   PlanRefused(const std::string& why, Model model, Plan plan, int ranks, LowerOptions options);
-  std::string help() const;
+  std::optional<Suggestion> suggestion() const;
+  std::string help() const;  // the suggestion in words
 
  private:
   Model model_;
@@ -43,6 +51,9 @@ struct Compiled {
 // Lowers and verifies; throws PlanRefused.
 Compiled compile(const Model& model, const Plan& plan, int ranks, const LowerOptions& options);
 LowerOptions lower_options(const CommonOptions& options);
+
+// check_save_target, and a folder can be made beside it: asked before training.
+void check_can_save(const std::string& folder);
 
 // Throws Error naming the first rank whose counted bytes differ from the predicted ones.
 void check_counters(const Session& session);

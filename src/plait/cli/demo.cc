@@ -1,5 +1,6 @@
 // plait demo: one model trained on 8 ranks, and everything that plait claims shown on it. Every
-// claim is checked as it is printed; what does not hold ends the demo with exit code 1.
+// claim is checked as it is printed; what does not hold ends the demo with exit code 1. Only that
+// the model has learned more than a 3-gram may fail, when fewer steps than usual were asked for.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -16,6 +17,8 @@
 namespace plait {
 
 namespace {
+
+constexpr int64_t kSteps = 900;  // enough to pass the 3-gram
 
 struct DemoOptions {
   std::string plan = "examples/demo.toml", data = "build/demo/kjv.txt", out = "build/demo/model";
@@ -48,6 +51,7 @@ class Demo {
   Trainer trainer_;
   std::vector<double> losses_;
   double validation_ = 0;
+  bool passed_trigram_ = false;
   int sections_ = 0;
 };
 
@@ -96,7 +100,8 @@ void Demo::show_proof() {
       "    - no reduction is missing, doubled, or over the wrong ranks\n"
       "    - what each rank will send in a step and hold at its peak:\n",
       count_of(sum.messages, "message"), count_of(sum.collectives, "collective call"));
-  fmt::print("{}", explain_ranks(compiled_.report));
+  fmt::print("{}{}", explain_ranks(compiled_.report),
+             explain_notes(notes(compiled_.lowered.programs, compiled_.report)));
 }
 
 void Demo::train() {
@@ -130,7 +135,8 @@ void Demo::compare_trigram() {
       "model has seen {}.",
       grouped(labels), grouped(static_cast<int64_t>(data_.training().size())),
       grouped(o_.config.steps * trainer_.layout().tokens())));
-  if (validation_ >= counted) say("The model has not passed the 3-gram: it needs more steps.");
+  passed_trigram_ = validation_ < counted;
+  if (!passed_trigram_) say("The model has not passed the 3-gram: it needs more steps.");
 }
 
 // The start of the first whole line of the held-out text, whole words.
@@ -222,7 +228,7 @@ void Demo::save_and_load() {
 
 void Demo::run() {
   const auto begin = std::chrono::steady_clock::now();
-  check_save_target(o_.out);
+  check_can_save(o_.out);
   fmt::print("{}\n",
              paragraph(fmt::format(
                  "plait demo: a Llama of {:.1f} million parameters learns to write from the bytes "
@@ -238,8 +244,19 @@ void Demo::run() {
   check_counts();
   save_and_load();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  fmt::print("\nDone in {}. Everything above was checked as it was printed.\n",
-             duration_text(seconds.count()));
+  const std::string done = fmt::format("Done in {}. ", duration_text(seconds.count()));
+  if (passed_trigram_) {
+    fmt::print("\n{}Everything above was checked as it was printed.\n", done);
+    return;
+  }
+  const bool few = o_.config.steps < kSteps;
+  fmt::print("\n{}",
+             paragraph(fmt::format(
+                 "{}One claim does not hold after {}{}: the model has not passed the "
+                 "3-gram. Everything else was checked as it was printed.",
+                 done, few ? "so few steps as " : "",
+                 few ? std::to_string(o_.config.steps) : count_of(o_.config.steps, "step"))));
+  if (!few) throw CLI::RuntimeError(1);
 }
 
 }  // namespace
@@ -248,14 +265,18 @@ void add_demo(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("demo", "train a small model on 8 ranks, and check it all");
   auto o = std::make_shared<DemoOptions>();
-  o->config.steps = 900;
+  o->config.steps = kSteps;
   o->config.learning_rate = 2e-3;
   o->config.warmup_steps = 50;
   o->config.eval_batches = 32;
-  command->add_option("--steps", o->config.steps, "optimizer steps")->capture_default_str();
-  command->add_option("--plan", o->plan, "plan file")->capture_default_str();
-  command->add_option("--data", o->data, "text file")->capture_default_str();
-  command->add_option("--out", o->out, "folder for the trained model")->capture_default_str();
+  command->add_option("--steps", o->config.steps, "optimizer steps")
+      ->check(whole_number(1, kMaxCount))
+      ->capture_default_str();
+  command->add_option("--plan", o->plan, "plan file")->check(a_path())->capture_default_str();
+  command->add_option("--data", o->data, "text file")->check(a_path())->capture_default_str();
+  command->add_option("--out", o->out, "folder for the trained model")
+      ->check(a_path())
+      ->capture_default_str();
   command->add_option("--learning-rate", o->config.learning_rate, "the largest one")
       ->capture_default_str();
   command->callback([o] { Demo(*o).run(); });

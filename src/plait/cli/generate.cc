@@ -36,11 +36,16 @@ void add_generate(CLI::App& app) {
   command->add_option("MODEL_FOLDER", o->folder, "folder that `plait train --out` wrote")
       ->required();
   command->add_option("--prompt", o->prompt, "text to continue")->required();
-  command->add_option("--tokens", o->generate.tokens, "bytes to add")->capture_default_str();
+  command->add_option("--tokens", o->generate.tokens, "bytes to add")
+      ->check(whole_number(0, kMaxCount))
+      ->capture_default_str();
   command->add_option("--temperature", o->generate.temperature, "0: always the likeliest byte")
       ->capture_default_str();
-  command->add_option("--seed", o->generate.seed, "of the draws")->capture_default_str();
+  command->add_option("--seed", o->generate.seed, "of the draws")
+      ->check(whole_number(0, INT64_MAX))
+      ->capture_default_str();
   command->add_option("--slot-tokens", o->slot_tokens, "how far back the model sees")
+      ->check(whole_number(1, kMaxSlots))
       ->capture_default_str();
   command->callback([o] { run_generate(*o); });
 }

@@ -20,6 +20,8 @@ int run(int argc, char** argv) {
   plait::add_generate(app);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RuntimeError& e) {  // a command that has said itself what was wrong
+    return e.get_exit_code();
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }

@@ -4,6 +4,7 @@
 
 #include "plait/cli/commands.h"
 #include "plait/cli/common.h"
+#include "plait/io/files.h"
 #include "plait/report/explain.h"
 #include "plait/report/progress.h"
 #include "plait/report/table.h"
@@ -19,7 +20,10 @@ struct TrainOptions : CommonOptions {
 };
 
 void run_train(TrainOptions o) {
-  if (!o.out.empty()) check_save_target(o.out);
+  if (!o.out.empty()) check_can_save(o.out);
+  if (!o.init.empty() && !is_folder(o.init))
+    fail("--init '{}': {}; needs a folder with config.json and model.safetensors", o.init,
+         file_exists(o.init) ? "a file" : "nothing is there");
   const Model model = open_model(o, Head::loss);
   const TextData data = load_text_data(o.data, model.extent("V").size, o.slot_tokens);
   if (o.plan.empty() && o.ranks > 1)
@@ -29,7 +33,8 @@ void run_train(TrainOptions o) {
   const LowerOptions options = lower_options(o);
   {
     const Compiled c = compile(model, plan, o.ranks, options);
-    fmt::print("{}{}", explain_model(model), explain_mesh(model, plan, c.lowered));
+    fmt::print("{}{}{}", explain_model(model), explain_mesh(model, plan, c.lowered),
+               explain_notes(notes(c.lowered.programs, c.report)));
   }
   o.config.optimizer = options.optimizer;
   const HostTensors initial =
@@ -57,26 +62,38 @@ void add_train(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "train a model on the bytes of a text file");
   auto o = std::make_shared<TrainOptions>();
   add_model_option(*command, *o);
-  command->add_option("--data", o->data, "text file; its last 5 % are held out")->required();
-  command->add_option("--plan", o->plan, "plan file; left out: one rank");
+  command->add_option("--data", o->data, "text file; its last 5 % are held out")
+      ->check(a_path())
+      ->required();
+  command->add_option("--plan", o->plan, "plan file; left out: one rank")->check(a_path());
   command->add_option("--microbatches", o->microbatches, "micro-batches of a step, without a plan")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1, 1 << 16))
       ->excludes("--plan")
       ->capture_default_str();
   add_batch_options(*command, *o);
   add_world_options(*command, *o);
   TrainConfig& c = o->config;
-  command->add_option("--steps", c.steps, "optimizer steps")->capture_default_str();
+  command->add_option("--steps", c.steps, "optimizer steps")
+      ->check(whole_number(1, kMaxCount))
+      ->capture_default_str();
   command->add_option("--learning-rate", c.learning_rate, "the largest one")->capture_default_str();
-  command->add_option("--warmup", c.warmup_steps, "steps until then")->capture_default_str();
-  command->add_option("--seed", c.seed, "of parameters and data order")->capture_default_str();
+  command->add_option("--warmup", c.warmup_steps, "steps until then")
+      ->check(whole_number(0, kMaxCount))
+      ->capture_default_str();
+  command->add_option("--seed", c.seed, "of parameters and data order")
+      ->check(whole_number(0, INT64_MAX))
+      ->capture_default_str();
   command->add_option("--eval-every", c.eval_every, "steps between validations; 0: at the end")
+      ->check(whole_number(0, kMaxCount))
       ->capture_default_str();
   command->add_option("--eval-batches", c.eval_batches, "of one step's tokens; 0: all")
+      ->check(whole_number(0, kMaxCount))
       ->capture_default_str();
-  command->add_option("--metrics", c.metrics, "write JSON lines there, one for each step");
-  command->add_option("--init", o->init, "folder with the parameters to start from");
-  command->add_option("--out", o->out, "folder to save the trained model in");
+  command->add_option("--metrics", c.metrics, "write JSON lines there, one for each step")
+      ->check(a_path());
+  command->add_option("--init", o->init, "folder with the parameters to start from")
+      ->check(a_path());
+  command->add_option("--out", o->out, "folder to save the trained model in")->check(a_path());
   command->callback([o] { run_train(*o); });
 }
 

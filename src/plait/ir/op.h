@@ -105,6 +105,8 @@ struct OpDef {
   std::vector<size_t> integer_operands;  // operands of type i32
   // The result of pending sums is a pending sum, if all floating-point operands are (add, scale).
   bool additive = false;
+  // The result is this signed sum of the operands: {1, 1} for add. Empty: it is no plain sum.
+  std::vector<int> terms;
   std::vector<std::pair<size_t, size_t>> in_place;  // (result, operand) that share storage
   void (*grad)(GradContext&) = nullptr;
   std::string_view no_grad;  // why there is none

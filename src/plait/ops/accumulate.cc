@@ -17,6 +17,7 @@ OpDef accumulate_op() {
   op.summary = "adds into its first operand";
   op.rule = elementwise<2>;
   op.additive = true;
+  op.terms = {1, 1};
   op.in_place = {{0, 0}};
   op.no_grad = "it writes in place";
   op.flops = per_element<1>;

@@ -22,6 +22,7 @@ OpDef sub_op() {
   op.summary = "elementwise difference";
   op.rule = elementwise<2>;
   op.additive = true;
+  op.terms = {1, -1};
   op.grad = grad;
   op.flops = per_element<1>;
   op.reference = PLAIT_REFERENCE(reference);

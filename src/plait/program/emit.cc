@@ -382,7 +382,17 @@ void RankEmitter::update() {
     total = add("no gradient", scalar, replicated(0), c_.on(stage_));
     fill(total, 0);
   }
-  if (c_.pipelined()) total = join(total, {});
+  if (c_.pipelined()) {
+    // Squares of a parameter that several pipeline ranks hold are known on all of them; this
+    // one's copy is the term.
+    if (program_.buffer(total).placement.stages != c_.on(stage_)) {
+      const Buffer known = program_.buffer(total);
+      const BufferId mine = add(known.name, known.type, known.placement, c_.on(stage_));
+      copy(total, mine);
+      total = mine;
+    }
+    total = join(total, {});
+  }
   const PartGraph& part = c_.update_parts[index(stage_)];
   Bindings b;
   b[part.inputs[0]] = add("hyper", part.values[index(part.inputs[0])].type, replicated(1), {});

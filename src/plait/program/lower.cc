@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "plait/program/emit.h"
+#include "plait/program/verify.h"
 
 namespace plait {
 
@@ -338,6 +339,10 @@ Lowered lower(const Model& model, const Plan& plan, const LowerOptions& options)
     programs.ranks.push_back(emit_rank(c, rank));
     place_in_arena(programs.ranks.back());
   }
+  // What one rank computes is what every layout has to compute.
+  programs.meaning = plan.mesh.ranks() == 1
+                         ? verify(programs).meaning
+                         : lower(model, one_rank_plan(plan.microbatches), options).programs.meaning;
   return std::move(c.result);
 }
 

@@ -10,6 +10,7 @@
 // The text form prints deterministically and parses back:
 //
 //   programs "tiny" mesh "dp=2 tp=2" pipeline "" slots 2
+//   means "param/embed.weight" "1b2ff5d1c4a6a77e"
 //   rank 0 {
 //     buffer b0 "param/embed.weight" f32[V=67, D=32] [tp, -] at 0 state
 //     buffer b1 "tokens" i32[T=192/24] [dp] at 17152
@@ -24,6 +25,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -85,11 +87,17 @@ struct Program {
   BufferId find_state(std::string_view name) const;  // kNone when there is none
 };
 
+// What states hold after a step: by name, a digest of the expression over inputs and states that
+// was computed, with communication left out and sums in any order. Two sets of programs with equal
+// meanings compute the same thing, wherever their tensors lie.
+using Meaning = std::map<std::string, uint64_t>;
+
 // Every rank's program, and what they share.
 struct Programs {
   std::string model;
   Mesh mesh;
   int channel_slots = 2;  // messages that fit between one rank and another before a send waits
+  Meaning meaning;        // that of the model on one rank; the verifier holds the ranks to it
   std::vector<Program> ranks;
 };
 

@@ -77,6 +77,8 @@ std::string print_programs(const Programs& programs) {
   std::string s =
       fmt::format("programs \"{}\" mesh \"{}\" pipeline \"{}\" slots {}\n", programs.model,
                   to_string(programs.mesh), programs.mesh.pipeline_axis(), programs.channel_slots);
+  for (const auto& [state, meaning] : programs.meaning)
+    s += fmt::format("means \"{}\" \"{:016x}\"\n", state, meaning);
   for (size_t r = 0; r < programs.ranks.size(); ++r) {
     const Program& p = programs.ranks[r];
     s += fmt::format("rank {} {{\n", r);
@@ -116,6 +118,7 @@ class ProgramParser {
     in_.expect("slots");
     programs_.channel_slots = static_cast<int>(in_.integer(1, 1024));
     in_.end_line();
+    while (in_.accept("means")) meaning();
     programs_.ranks.resize(static_cast<size_t>(programs_.mesh.ranks()));
     for (size_t r = 0; r < programs_.ranks.size(); ++r) rank(static_cast<int>(r));
     if (!in_.at_end()) in_.error("'{}' after the last rank", in_.peek());
@@ -136,6 +139,17 @@ class ProgramParser {
       }
     }
     return Mesh(std::move(axes), pipeline);
+  }
+
+  void meaning() {
+    const std::string state = in_.word(), text = in_.word();
+    uint64_t value = 0;
+    const auto r = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+    if (text.size() != 16 || r.ptr != text.data() + text.size())
+      in_.error("found '{}', expected 16 hexadecimal digits", text);
+    if (!programs_.meaning.emplace(state, value).second)
+      in_.error("the meaning of '{}' is stated twice", state);
+    in_.end_line();
   }
 
   TensorType type() {

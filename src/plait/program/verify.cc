@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "plait/plan/partition.h"
+#include "plait/program/meaning.h"
 
 namespace plait {
 
@@ -73,6 +74,9 @@ class RankVerifier {
 
 void RankVerifier::birth(BufferId id) {
   const Buffer& b = buffer(id);
+  if (b.offset % dtype_bytes(b.type.dtype, 1) != 0)
+    fail("rank {} b{} '{}' lies at byte {}, which is not aligned for {}", rank_, id, b.name,
+         b.offset, info(b.type.dtype).name);
   live_bytes_ += b.bytes;
   report_.peak_live_bytes = std::max(report_.peak_live_bytes, live_bytes_);
   if (b.bytes == 0) return;
@@ -168,11 +172,17 @@ void RankVerifier::check_comm(const Action& a) {
   if (a.kind == ActionKind::join) {
     if (axis.empty() || axis != programs_.mesh.pipeline_axis() || in.placement.is_pending(axis))
       error("joins over '{}', which is not the pipeline axis or pending already", axis);
+    const std::vector<int> here = {programs_.mesh.pipeline_coordinate(rank_)};
+    if (in.placement.stages != here && programs_.mesh.pipeline_size() > 1)
+      error("joins a tensor that lives on other pipeline ranks too ({}): it would be counted twice",
+            to_string(in.placement));
     expected.pending.push_back({axis, Reduce::sum});
     sort_pending(expected, programs_.mesh);
     expected.stages = out.placement.stages;
     if (!lives_on(out.placement, programs_.mesh, rank_)) error("result does not live here");
-  } else if (a.kind != ActionKind::copy) {
+  } else if (a.kind == ActionKind::copy) {
+    expected.stages = out.placement.stages;  // a copy may be for fewer pipeline ranks
+  } else {
     if (a.kind == ActionKind::all_reduce || a.kind == ActionKind::reduce_scatter) {
       const auto& pending = in.placement.pending;
       if (std::find(pending.begin(), pending.end(), Pending{axis, a.comm.reduce}) == pending.end())
@@ -209,6 +219,8 @@ void RankVerifier::check_types(const Action& a) {
   if (is_collective(a.kind) || a.kind == ActionKind::slice || a.kind == ActionKind::join ||
       a.kind == ActionKind::copy)
     check_comm(a);
+  if (a.kind == ActionKind::fill && !info(buffer(a.out[0]).type.dtype).is_float)
+    error("fills a tensor of {}", info(buffer(a.out[0]).type.dtype).name);
   if (a.kind == ActionKind::fill && a.value != 0 && !buffer(a.out[0]).placement.pending.empty())
     error("fills every term of a pending sum with {}", a.value);
   if (a.kind == ActionKind::input && !buffer(a.out[0]).placement.pending.empty())
@@ -280,6 +292,10 @@ RankReport RankVerifier::run() {
   report_.arena_bytes = program_.arena_bytes;
   for (size_t i = 0; i < program_.buffers.size(); ++i)
     if (program_.buffers[i].state) {
+      const Placement& p = program_.buffers[i].placement;
+      if (!p.pending.empty() || !lives_on(p, programs_.mesh, rank_))
+        fail("rank {} b{} '{}': a state is whole and lives where it is declared, but lies as {}",
+             rank_, i, program_.buffers[i].name, to_string(p));
       states_[i].life = Life::written;
       birth(static_cast<BufferId>(i));
     }
@@ -308,8 +324,8 @@ RankReport RankVerifier::run() {
 class ChannelVerifier {
  public:
   explicit ChannelVerifier(const Programs& programs)
-      : programs_(programs), at_(programs.ranks.size(), 0) {}
-  void run();
+      : programs_(programs), meanings_(programs), at_(programs.ranks.size(), 0) {}
+  Meaning run();
 
  private:
   const Action* current(int rank) const {
@@ -326,16 +342,30 @@ class ChannelVerifier {
   std::vector<int> waits_for(int rank) const;
   [[noreturn]] void report_cycle() const;
 
+  struct Message {
+    size_t sent;  // the action
+    uint64_t meaning;
+  };
   const Programs& programs_;
+  MeaningTracker meanings_;
   std::vector<size_t> at_;
-  std::map<std::pair<int, int>, std::deque<size_t>> channels_;  // (from, to) -> send actions
+  std::map<std::pair<int, int>, std::deque<Message>> channels_;  // (from, to)
 };
 
 void ChannelVerifier::match(int from, size_t sent, int rank, const Action& a) const {
   const Program& sender = programs_.ranks[static_cast<size_t>(from)];
   const Buffer& out = sender.buffer(sender.actions[sent].in[0]);
   const Buffer& in = programs_.ranks[static_cast<size_t>(rank)].buffer(a.out[0]);
-  if (same_sizes(out.type, in.type) && same_sizes(out.local, in.local) &&
+  const Box theirs = shard(out.type, out.placement, programs_.mesh, from);
+  const Box mine = shard(in.type, in.placement, programs_.mesh, rank);
+  if (!out.placement.pending.empty())
+    fail("{} sends one term of a pending sum ({})", describe(programs_, from, sent),
+         to_string(out.placement));
+  if (theirs.begin != mine.begin)
+    fail("{} sends the part that begins at [{}], but {} expects the one at [{}]",
+         describe(programs_, from, sent), fmt::join(theirs.begin, ", "), here(rank),
+         fmt::join(mine.begin, ", "));
+  if (same_sizes(out.type, in.type) && theirs.size == mine.size &&
       without_stages(out.placement) == without_stages(in.placement))
     return;
   fail("{} sends {} {}, but {} expects {} {}", describe(programs_, from, sent), to_string(out.type),
@@ -363,9 +393,11 @@ bool ChannelVerifier::collective(int rank, const Action& a) {
     for (int to : a.group)
       if (const auto it = channels_.find({r, to}); it != channels_.end() && !it->second.empty())
         fail("{} begins while the message of {} is still on its way to rank {}", here(rank),
-             describe(programs_, r, it->second.front()), to);
+             describe(programs_, r, it->second.front().sent), to);
   }
-  for (int r : a.group) ++at_[static_cast<size_t>(r)];
+  std::vector<size_t> actions;
+  for (int r : a.group) actions.push_back(at_[static_cast<size_t>(r)]++);
+  meanings_.collective(a.group, actions);
   return true;
 }
 
@@ -377,12 +409,15 @@ bool ChannelVerifier::advance(int rank) {
   if (a->kind == ActionKind::send) {
     auto& channel = channels_[{rank, a->peer}];
     if (static_cast<int>(channel.size()) >= programs_.channel_slots) return false;
-    channel.push_back(at);
+    channel.push_back({at, meanings_.sent(rank, at)});
   } else if (a->kind == ActionKind::recv) {
     auto& channel = channels_[{a->peer, rank}];
     if (channel.empty()) return false;
-    match(a->peer, channel.front(), rank, *a);
+    match(a->peer, channel.front().sent, rank, *a);
+    meanings_.received(rank, at, channel.front().meaning);
     channel.pop_front();
+  } else {
+    meanings_.local(rank, at);
   }
   ++at;
   return true;
@@ -422,7 +457,7 @@ void ChannelVerifier::report_cycle() const {
   }
 }
 
-void ChannelVerifier::run() {
+Meaning ChannelVerifier::run() {
   for (bool moved = true; moved;) {
     moved = false;
     for (int rank = 0; rank < static_cast<int>(at_.size()); ++rank)
@@ -432,8 +467,9 @@ void ChannelVerifier::run() {
     if (current(rank) != nullptr) report_cycle();
   for (const auto& [ends, channel] : channels_)
     if (!channel.empty())
-      fail("{} is never received by rank {}", describe(programs_, ends.first, channel.front()),
+      fail("{} is never received by rank {}", describe(programs_, ends.first, channel.front().sent),
            ends.second);
+  return meanings_.finish();
 }
 
 }  // namespace
@@ -445,7 +481,7 @@ VerifyReport verify(const Programs& programs) {
   VerifyReport report;
   for (int rank = 0; rank < programs.mesh.ranks(); ++rank)
     report.ranks.push_back(RankVerifier(programs, rank).run());
-  ChannelVerifier(programs).run();
+  report.meaning = ChannelVerifier(programs).run();
   return report;
 }
 

@@ -3,6 +3,10 @@
 //   - every buffer that is not a state is released, and none overlaps another that is live;
 //   - every op is legal for the placements of its operands, and yields the placement that its
 //     result claims: a missing, doubled or misgrouped reduction is a type error here;
+//   - all ranks of a collective bring the same tensor, a message arrives where the same shard is
+//     expected, replicas of a state end up the same; and every state ends up with what the model
+//     computes on one rank, if the programs say what that is (Programs::meaning): a forgotten or
+//     doubled term, the wrong micro-batch, two swapped tensors of one type are refused here;
 //   - sends and receives match one to one, in order, without tags; collectives meet the same
 //     collective on every rank of their group; and no set of ranks waits for ever, with channels
 //     of `channel_slots` messages.
@@ -28,6 +32,7 @@ struct RankReport {
 
 struct VerifyReport {
   std::vector<RankReport> ranks;
+  Meaning meaning;  // of the states after a step
 };
 
 // Throws Error at the first thing that does not hold.

@@ -27,17 +27,32 @@ std::string list_words(const std::vector<std::string>& items) {
   return fmt::format("{} and {}", fmt::join(items.begin(), items.end() - 1, ", "), items.back());
 }
 
-// What one axis is for, as the plan says.
-std::string axis_words(const Plan& plan, const Axis& axis) {
+// The axis leaves no trace in the programs: the ranks along it repeat the same work.
+bool is_idle(const Programs& programs, const Axis& axis) {
+  if (axis.size == 1 || axis.name == programs.mesh.pipeline_axis()) return false;
+  for (const Program& p : programs.ranks)
+    for (const Buffer& b : p.buffers)
+      if (!b.placement.is_replicated(axis.name)) return false;
+  return true;
+}
+
+// What one axis is for, as the plan says; of letters that the model has.
+std::string axis_words(const Model& model, const Plan& plan, const Programs& programs,
+                       const Axis& axis) {
   if (axis.name == plan.mesh.pipeline_axis())
     return fmt::format(
         "pipeline: each of its {} holds consecutive blocks and passes activations "
         "on to the next",
         count_of(axis.size, "pipeline rank"));
+  if (is_idle(programs, axis)) return "splits nothing: the ranks along it repeat the same work";
   std::vector<std::string> letters;
   bool tokens = false;
+  const auto has = [&](const std::string& letter) {
+    return std::any_of(model.extents.begin(), model.extents.end(),
+                       [&](const Extent& e) { return e.name == letter; });
+  };
   for (const auto& [letter, split] : plan.split)
-    if (std::count(split.axes.begin(), split.axes.end(), axis.name) != 0) {
+    if (has(letter) && std::count(split.axes.begin(), split.axes.end(), axis.name) != 0) {
       if (letter == "T")
         tokens = true;
       else
@@ -54,7 +69,7 @@ std::string axis_words(const Plan& plan, const Axis& axis) {
     for (const DimSplit& d : dims)
       if (std::count(d.axes.begin(), d.axes.end(), axis.name) != 0)
         roles.push_back(fmt::format("splits parameters {}", pattern));
-  if (roles.empty()) return "splits nothing: the ranks along it repeat the same work";
+  if (roles.empty()) return "nothing that the plan names";
   return fmt::format("{}", fmt::join(roles, "; "));
 }
 
@@ -141,7 +156,7 @@ std::string explain_mesh(const Model& model, const Plan& plan, const Lowered& lo
       "  ");
   Table axes({"axis", "what it does"}, "    ");
   for (const Axis& a : mesh.axes())
-    axes.row({fmt::format("{}={}", a.name, a.size), axis_words(plan, a)});
+    axes.row({fmt::format("{}={}", a.name, a.size), axis_words(model, plan, lowered.programs, a)});
   if (!mesh.axes().empty()) out += axes.text();
   Table stages({"pipeline rank", "ranks", "blocks", "parameters per rank"}, "    ");
   for (int stage = 0; stage < mesh.pipeline_size(); ++stage) {
@@ -222,18 +237,34 @@ std::string explain_ranks(const VerifyReport& report) {
     rows.push_back({grouped(k.actions), grouped(k.collectives), grouped(k.messages),
                     grouped(k.sent_bytes), bytes_text(k.state_bytes), bytes_text(k.peak_live_bytes),
                     bytes_text(k.arena_bytes)});
+  return rank_table(
+      {"rank", "actions", "collectives", "messages", "bytes sent", "states", "peak live", "arena"},
+      rows);
+}
+
+std::vector<std::string> notes(const Programs& programs, const VerifyReport& report) {
+  std::vector<std::string> result;
+  for (const Axis& a : programs.mesh.axes())
+    if (is_idle(programs, a))
+      result.push_back(
+          fmt::format("axis '{}' splits nothing: its {} repeat the same work; name it in [split]{}",
+                      a.name, count_of(a.size, "rank"),
+                      programs.mesh.pipeline_axis().empty() ? ", or as pipeline.axis" : ""));
   std::vector<size_t> idle;
   for (size_t r = 0; r < report.ranks.size(); ++r)
     if (report.ranks[r].empty_inputs > 0) idle.push_back(r);
-  const std::string table = rank_table(
-      {"rank", "actions", "collectives", "messages", "bytes sent", "states", "peak live", "arena"},
-      rows);
-  if (idle.empty()) return table;
-  return table + paragraph(fmt::format("note: no tokens for {}: T is split over more ranks than it "
-                                       "has slots, so they only wait; more slots would help",
-                                       fmt::format("rank{} {}", idle.size() == 1 ? "" : "s",
-                                                   fmt::join(idle, " "))),
-                           "  ");
+  if (!idle.empty())
+    result.push_back(
+        fmt::format("no tokens for rank{} {}: T is split over more ranks than it has "
+                    "slots, so they only wait; more slots would help",
+                    idle.size() == 1 ? "" : "s", fmt::join(idle, " ")));
+  return result;
+}
+
+std::string explain_notes(const std::vector<std::string>& notes) {
+  std::string text;
+  for (const std::string& note : notes) text += paragraph("note: " + note, "  ");
+  return text;
 }
 
 std::string explain(const Model& model, const Plan& plan, const Lowered& lowered,
@@ -244,7 +275,7 @@ std::string explain(const Model& model, const Plan& plan, const Lowered& lowered
          explain_schedule(lowered.schedule) + "\nblocks, and the communication put into them\n" +
          explain_blocks(model, plan, lowered) + "\nwhat all ranks send in one step\n" +
          explain_traffic(lowered.programs) + "\nper rank, proved before anything runs\n" +
-         explain_ranks(report);
+         explain_ranks(report) + explain_notes(notes(lowered.programs, report));
 }
 
 }  // namespace plait

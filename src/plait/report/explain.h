@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "plait/program/lower.h"
 #include "plait/program/verify.h"
@@ -23,6 +24,9 @@ std::string explain_blocks(const Model& model, const Plan& plan, const Lowered& 
 std::string explain_traffic(const Programs& programs);
 // One row per rank; neighbours with equal rows share one.
 std::string explain_ranks(const VerifyReport& report);
+// What is right but hardly meant: axes that split nothing, ranks without tokens.
+std::vector<std::string> notes(const Programs& programs, const VerifyReport& report);
+std::string explain_notes(const std::vector<std::string>& notes);  // "note: ..."; may be empty
 
 std::string explain(const Model& model, const Plan& plan, const Lowered& lowered,
                     const VerifyReport& report);

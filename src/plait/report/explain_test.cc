@@ -36,6 +36,35 @@ TEST(Explain, SaysWhatAxesBlocksAndRanksDo) {
     EXPECT_THAT(text, testing::HasSubstr(words));
 }
 
+TEST(Explain, NotesIdleAxesAndNamesLettersOfTheModel) {
+  const Model model = load_model("gpt2-tiny", {1, 16}, Head::loss);
+  const auto explained = [&](const std::string& pipeline) {
+    const Plan p = parse_plan(
+        "mesh = [\"pp=2\", \"zz=2\", \"dp=2\", \"tp=2\"]\n[split]\nT = \"dp\"\n"
+        "H = \"tp\"\nG = \"tp\"\nZ = \"zz\"\n" +
+            pipeline,
+        "test");
+    const Lowered lowered = lower(model, p);
+    const VerifyReport report = verify(lowered.programs);
+    const std::string mesh = explain_mesh(model, p, lowered);
+    EXPECT_THAT(mesh, testing::HasSubstr("zz=2  splits nothing"));
+    EXPECT_THAT(mesh, testing::HasSubstr("tensor: splits heads (H) inside"));
+    const std::vector<std::string> found = notes(lowered.programs, report);
+    EXPECT_LE(widest(explain_notes(found)), kColumns);
+    EXPECT_THAT(explain(model, p, lowered, report), testing::EndsWith(explain_notes(found)));
+    return found;
+  };
+  using testing::StartsWith;
+  const std::string same = " splits nothing: its 2 ranks repeat the same work; name it in [split]";
+  EXPECT_THAT(explained(""), testing::ElementsAre("axis 'pp'" + same + ", or as pipeline.axis",
+                                                  "axis 'zz'" + same + ", or as pipeline.axis",
+                                                  StartsWith("no tokens for ranks 2 3 6 7 10 ")));
+  EXPECT_THAT(
+      explained("[pipeline]\naxis = \"pp\"\n"),
+      testing::ElementsAre("axis 'zz'" + same, StartsWith("no tokens for ranks 2 3 6 7 10 ")));
+  EXPECT_EQ(explain_notes({}), "");
+}
+
 TEST(Explain, OneRankSendsNothing) {
   const Model model = load_model("gpt2-tiny", {1, 16}, Head::loss);
   const Lowered lowered = lower(model, one_rank_plan(2));
