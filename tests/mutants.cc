@@ -187,10 +187,20 @@ std::vector<Mutation> message_mutations() {
   };
 }
 
-// Every message goes to the next rank along an axis that is not the pipeline's, at both ends.
+bool sends_split_over(const Programs& p, const std::string& axis) {
+  for (const Program& program : p.ranks)
+    for (const Action& a : program.actions)
+      if (a.kind == ActionKind::send && program.buffer(a.in[0]).placement.is_split(axis))
+        return true;
+  return false;
+}
+
+// Every message goes to the next rank along an axis that splits what is sent, at both ends. (Along
+// an axis that does not, ranks hold the same tensor, and it would be the same program.)
 bool reroute(Programs& p) {
   for (const Axis& axis : p.mesh.axes()) {
-    if (axis.size < 2 || axis.name == p.mesh.pipeline_axis()) continue;
+    if (axis.size < 2 || !sends_split_over(p, axis.name)) continue;
+    bool any = false;
     for (Program& program : p.ranks)
       for (Action& a : program.actions) {
         const bool send = a.kind == ActionKind::send;
@@ -198,8 +208,9 @@ bool reroute(Programs& p) {
         const int step = send ? 1 : axis.size - 1;
         a.peer = p.mesh.neighbour(a.peer, axis.name,
                                   (p.mesh.coordinate(a.peer, axis.name) + step) % axis.size);
+        any = true;
       }
-    return true;
+    return any;
   }
   return false;
 }

@@ -252,10 +252,9 @@ void Demo::run() {
   const bool few = o_.config.steps < kSteps;
   fmt::print("\n{}",
              paragraph(fmt::format(
-                 "{}One claim does not hold after {}{}: the model has not passed the "
-                 "3-gram. Everything else was checked as it was printed.",
-                 done, few ? "so few steps as " : "",
-                 few ? std::to_string(o_.config.steps) : count_of(o_.config.steps, "step"))));
+                 "{}One claim does not hold after {}{}: the model has not passed the 3-gram. "
+                 "Everything else was checked as it was printed.",
+                 done, few ? "only " : "", count_of(o_.config.steps, "step"))));
   if (!few) throw CLI::RuntimeError(1);
 }
 

@@ -66,6 +66,9 @@ Compiled read_programs(const Model& model, const Plan& plan, const VerifyOptions
   if (programs.mesh != plan.mesh)
     fail("'{}': programs for the mesh {}, the plan has {}", o.programs_in,
          mesh_words(programs.mesh), mesh_words(plan.mesh));
+  // Whatever the file says it means, it is held to what the model computes.
+  programs.meaning =
+      lower(model, one_rank_plan(plan.microbatches), lower_options(o)).programs.meaning;
   c.report = verify(programs);
   return c;
 }

@@ -1,5 +1,7 @@
 #include "plait/plan/mesh.h"
 
+#include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "plait/base/error.h"
@@ -11,7 +13,10 @@ Mesh::Mesh(std::vector<Axis> axes, std::string pipeline_axis)
   std::set<std::string> names;
   int64_t ranks = 1;
   for (const Axis& a : axes_) {
-    if (a.name.empty()) fail("mesh: an axis has no name");
+    const bool word = !a.name.empty() && std::isalpha(static_cast<unsigned char>(a.name[0])) != 0 &&
+                      std::all_of(a.name.begin(), a.name.end(),
+                                  [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+    if (!word) fail("mesh: axis '{}'; needs a name of letters, digits and _", a.name);
     if (!names.insert(a.name).second) fail("mesh: axis '{}' stands twice", a.name);
     if (a.size < 1) fail("mesh: axis '{}' has size {}; needs 1 or more", a.name, a.size);
     ranks *= a.size;

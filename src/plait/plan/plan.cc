@@ -2,9 +2,9 @@
 
 #include <toml++/toml.h>
 
-#include <fstream>
 #include <set>
-#include <sstream>
+
+#include "plait/io/files.h"
 
 namespace plait {
 
@@ -136,13 +136,7 @@ Plan parse_plan(std::string_view text, const std::string& source) {
   return plan;
 }
 
-Plan load_plan(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) fail("plan '{}' cannot be opened", path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return parse_plan(text.str(), path);
-}
+Plan load_plan(const std::string& path) { return parse_plan(read_text(path, 1 << 24), path); }
 
 namespace {
 std::string quoted(const std::string& s) { return "\"" + s + "\""; }
@@ -184,16 +178,35 @@ Plan one_rank_plan(int64_t microbatches) {
 }
 
 namespace {
-Placement place(const Plan& plan, const std::vector<DimSplit>& wanted) {
+
+// Axes of size 1 split nothing and are left out. With letters an axis may be asked for by several
+// dimensions, and the first has it; a [place] entry must not name one twice.
+Placement place(const Plan& plan, const std::string& what, const TensorType& type,
+                const std::vector<DimSplit>& wanted, bool by_letters) {
   Placement p = replicated(wanted.size());
   std::set<std::string> used;
   for (size_t i = 0; i < wanted.size(); ++i) {
-    for (const std::string& axis : wanted[i].axes)
-      if (plan.mesh.size(axis) > 1 && used.insert(axis).second) p.dims[i].axes.push_back(axis);
-    if (p.dims[i].axes == wanted[i].axes) p.dims[i].sizes = wanted[i].sizes;
+    for (const std::string& axis : wanted[i].axes) {
+      const int size = plan.mesh.size(axis);
+      const bool fresh = used.insert(axis).second;
+      if (!fresh && !by_letters) fail("{}: axis '{}' is named twice", what, axis);
+      if (fresh && size > 1) p.dims[i].axes.push_back(axis);
+    }
+    if (wanted[i].sizes.empty()) continue;
+    if (p.dims[i].axes == wanted[i].axes) {
+      p.dims[i].sizes = wanted[i].sizes;
+    } else if (wanted[i].axes.size() != 1 ||
+               (plan.mesh.size(wanted[i].axes[0]) == 1 &&
+                wanted[i].sizes != std::vector<int64_t>{type.dims[i].size})) {
+      fail(
+          "{}: shard sizes {} over {}; needs one axis, as many sizes as it has ranks, and their "
+          "sum to be {}",
+          what, fmt::join(wanted[i].sizes, " "), fmt::join(wanted[i].axes, " "), type.dims[i].size);
+    }
   }
   return p;
 }
+
 }  // namespace
 
 Placement place_by_letters(const Plan& plan, const TensorType& type) {
@@ -202,7 +215,7 @@ Placement place_by_letters(const Plan& plan, const TensorType& type) {
     const auto it = plan.split.find(e.name);
     wanted.push_back(it == plan.split.end() ? DimSplit{} : it->second);
   }
-  return place(plan, wanted);
+  return place(plan, "split of " + to_string(type), type, wanted, true);
 }
 
 Placement place_parameter(const Plan& plan, const std::string& name, const TensorType& type) {
@@ -211,7 +224,7 @@ Placement place_parameter(const Plan& plan, const std::string& name, const Tenso
     if (dims.size() != type.dims.size())
       fail("place \"{}\": {} dimensions, but parameter '{}' is {}", pattern, dims.size(), name,
            to_string(type));
-    return place(plan, dims);
+    return place(plan, fmt::format("place \"{}\"", pattern), type, dims, false);
   }
   return place_by_letters(plan, type);
 }

@@ -257,6 +257,20 @@ void partition_update(LowerContext& c, int stage) {
   c.update_parts.push_back(partition(r));
 }
 
+// A plan may serve several families, so a letter that this model lacks is passed over if it is one
+// of the field's own; any other is a slip of the pen.
+void check_letters(const LowerContext& c) {
+  constexpr std::string_view kUsual = "TDHGKFVELP";
+  std::vector<std::string> known;
+  for (const Extent& e : c.model.extents) known.push_back(e.name);
+  for (const auto& [letter, split] : c.plan.split) {
+    const bool usual = letter.size() == 1 && kUsual.find(letter[0]) != std::string_view::npos;
+    if (!usual && std::find(known.begin(), known.end(), letter) == known.end())
+      fail("split.{}: '{}' has no such extent; it has {}", letter, c.model.name,
+           fmt::join(known, ", "));
+  }
+}
+
 void place_parameters(LowerContext& c) {
   const Mesh& mesh = c.plan.mesh;
   for (const auto& entry : c.plan.place) {
@@ -265,6 +279,7 @@ void place_parameters(LowerContext& c) {
                                   [&](const Param& p) { return glob_match(pattern, p.name); });
     if (!used) fail("place \"{}\": no parameter of '{}' matches", pattern, c.model.name);
   }
+  check_letters(c);
   for (const auto& [letter, split] : c.plan.split)
     for (const std::string& axis : split.axes)
       if (!mesh.has(axis))

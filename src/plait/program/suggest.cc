@@ -18,18 +18,26 @@ struct Change {
   std::function<void(Plan&, std::vector<Axis>&)> apply;
 };
 
+// Sizes worth trying on one axis: the divisors of a world that must be filled, else small ones.
+std::vector<int> sizes_to_try(int ranks) {
+  std::vector<int> sizes;
+  for (int size = 1; size <= (ranks > 0 ? ranks : 64); ++size)
+    if (ranks > 0 ? ranks % size == 0 : size <= 8 || size % 12 == 0 || (size & (size - 1)) == 0)
+      sizes.push_back(size);
+  return sizes;
+}
+
+Change resize(const Axis& axis, size_t i, int size) {
+  return {fmt::format("{}: {} -> {}", axis.name, axis.size, size), axis.name,
+          [i, size](Plan&, std::vector<Axis>& a) { a[i].size = size; }};
+}
+
 std::vector<Change> single_changes(const Plan& plan, int ranks) {
   std::vector<Change> changes;
   const std::vector<Axis>& axes = plan.mesh.axes();
-  const int largest = std::max(64, ranks);
   for (size_t i = axes.size(); i-- > 0;)
-    for (int size = 1; size <= largest; ++size) {
-      const bool common = size <= 8 || (size & (size - 1)) == 0 || size % 12 == 0 || size == ranks;
-      if (size == axes[i].size || !common) continue;
-      changes.push_back({fmt::format("{}: {} -> {}", axes[i].name, axes[i].size, size),
-                         axes[i].name,
-                         [i, size](Plan&, std::vector<Axis>& a) { a[i].size = size; }});
-    }
+    for (const int size : sizes_to_try(ranks))
+      if (size != axes[i].size) changes.push_back(resize(axes[i], i, size));
   if (!plan.blocks.empty())
     changes.push_back({"pipeline.blocks: left out, so that FLOPs are balanced", "blocks",
                        [](Plan& p, std::vector<Axis>&) { p.blocks.clear(); }});
@@ -41,8 +49,9 @@ std::vector<Change> single_changes(const Plan& plan, int ranks) {
                        [l = letter](Plan& p, std::vector<Axis>&) { p.split.erase(l); }});
   for (size_t i = 0; i < plan.place.size(); ++i)
     changes.push_back({fmt::format("place \"{}\": left out", plan.place[i].first),
-                       fmt::format("place.{}", i), [i](Plan& p, std::vector<Axis>&) {
-                         p.place.erase(p.place.begin() + static_cast<int64_t>(i));
+                       fmt::format("place.{}", i),
+                       [pattern = plan.place[i].first](Plan& p, std::vector<Axis>&) {
+                         std::erase_if(p.place, [&](const auto& e) { return e.first == pattern; });
                        }});
   return changes;
 }
@@ -62,8 +71,7 @@ int64_t product(const std::vector<Axis>& axes) {
 Candidate make_candidate(const Plan& plan, std::vector<const Change*> changes) {
   Candidate c{std::move(changes), plan.mesh.axes(), 0};
   Plan scratch = plan;
-  for (const Change* change : c.changes)
-    if (change->field.rfind("place.", 0) != 0) change->apply(scratch, c.axes);
+  for (const Change* change : c.changes) change->apply(scratch, c.axes);
   c.distance = std::abs(std::log2(static_cast<double>(product(c.axes)) / plan.mesh.ranks()));
   return c;
 }
@@ -97,8 +105,16 @@ std::optional<Suggestion> suggest_plan(const Model& model, const Plan& plan, int
   for (const Change& a : singles) candidates.push_back(make_candidate(plan, {&a}));
   for (size_t i = 0; i < singles.size(); ++i)
     for (size_t j = i + 1; j < singles.size(); ++j)
-      if (singles[i].field != singles[j].field && singles[j].field.rfind("place.", 0) != 0)
+      if (singles[i].field != singles[j].field)
         candidates.push_back(make_candidate(plan, {&singles[i], &singles[j]}));
+  // A world may need three axes changed at once.
+  const bool triples = ranks > 0 && singles.size() <= 100;
+  for (size_t i = 0; triples && i < singles.size(); ++i)
+    for (size_t j = i + 1; j < singles.size(); ++j)
+      for (size_t k = j + 1; k < singles.size(); ++k)
+        if (plan.mesh.has(singles[k].field) && singles[i].field != singles[j].field &&
+            singles[j].field != singles[k].field && singles[i].field != singles[k].field)
+          candidates.push_back(make_candidate(plan, {&singles[i], &singles[j], &singles[k]}));
   std::erase_if(candidates, [&](const Candidate& c) {
     return ranks > 0 ? product(c.axes) != ranks : product(c.axes) > 4 * plan.mesh.ranks();
   });

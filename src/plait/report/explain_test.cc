@@ -41,7 +41,7 @@ TEST(Explain, NotesIdleAxesAndNamesLettersOfTheModel) {
   const auto explained = [&](const std::string& pipeline) {
     const Plan p = parse_plan(
         "mesh = [\"pp=2\", \"zz=2\", \"dp=2\", \"tp=2\"]\n[split]\nT = \"dp\"\n"
-        "H = \"tp\"\nG = \"tp\"\nZ = \"zz\"\n" +
+        "H = \"tp\"\nG = \"tp\"\nE = \"zz\"\n" +
             pipeline,
         "test");
     const Lowered lowered = lower(model, p);
