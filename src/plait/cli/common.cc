@@ -70,7 +70,7 @@ std::optional<Suggestion> PlanRefused::suggestion() const {
 
 std::string PlanRefused::help() const {
   const std::optional<Suggestion> found = suggestion();
-  if (!found) return "no plan with one or two changed fields verifies\n";
+  if (!found) return "no plan with so few changed fields verifies\n";
   std::string text = "a plan that verifies, with the fewest fields changed:\n";
   for (const std::string& change : found->changes) text += "  " + change + "\n";
   return text + "\n" + print_plan(found->plan);

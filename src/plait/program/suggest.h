@@ -17,7 +17,8 @@ struct Suggestion {
 void check_ranks(const Plan& plan, int ranks);
 
 // `ranks`: the size of the world that the plan must fill; 0 leaves it free. Tries at most 120
-// plans with one or two changed fields (three, to fill a world); nothing when none of them verifies.
+// plans with one or two changed fields (three, to fill a world); nothing when none of them
+// verifies.
 std::optional<Suggestion> suggest_plan(const Model& model, const Plan& plan, int ranks,
                                        const LowerOptions& options);
 
