@@ -97,7 +97,8 @@ void Demo::show_proof() {
       "      a rank meets the same one on all ranks of its group\n"
       "    - no ranks can wait for one another for ever\n"
       "    - every operand is written before it is read, no two live tensors share memory\n"
-      "    - no reduction is missing, doubled, or over the wrong ranks\n"
+      "    - every parameter ends up with what the model computes on one rank: no reduction\n"
+      "      or term is missing, doubled, or over the wrong ranks\n"
       "    - what each rank will send in a step and hold at its peak:\n",
       count_of(sum.messages, "message"), count_of(sum.collectives, "collective call"));
   fmt::print("{}{}", explain_ranks(compiled_.report),
