@@ -111,6 +111,10 @@ auto in_the_name_of(const OpDef& op, F&& f) {
 
 std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs,
                                     const std::vector<TensorType>& in) {
+  for (const auto& entry : attrs)
+    if (std::find(op.attributes.begin(), op.attributes.end(), entry.first) == op.attributes.end())
+      fail("op '{}': unknown attribute '{}'; it takes {}", op.name, entry.first,
+           op.attributes.empty() ? "none" : fmt::format("{}", fmt::join(op.attributes, ", ")));
   const Rule rule = parse_rule(in_the_name_of(op, [&] { return op.rule(attrs, in); }));
   if (in.size() != rule.in.size())
     fail("op '{}': found {} operands, expected {}", op.name, in.size(), rule.in.size());

@@ -95,7 +95,8 @@ struct OpSample {
 
 struct OpDef {
   std::string_view name;
-  std::string_view summary;  // one line for people
+  std::string_view summary;                  // one line for people
+  std::vector<std::string_view> attributes;  // the names that a call may give
   // The rule, see above; operand types are given so that a rule may follow their rank.
   std::string (*rule)(const Attrs&, const std::vector<TensorType>& in) = nullptr;
   // Result types where the rule cannot give them (results with factors marked ~).

@@ -55,6 +55,7 @@ std::vector<OpSample> samples() {
 OpDef adamw_op() {
   OpDef op;
   op.name = "adamw";
+  op.attributes = {"beta1", "beta2", "eps", "weight_decay"};
   op.summary = "AdamW step";
   op.rule = rule;
   op.check = check;

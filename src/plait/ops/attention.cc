@@ -200,6 +200,7 @@ std::vector<OpSample> grad_samples() {
 OpDef attention_op() {
   OpDef op;
   op.name = "attention";
+  op.attributes = {"head_size"};
   op.summary = "causal attention inside each sequence";
   op.rule = fixed_rule<"t ~h, t ~h, t ~h, t -> t ~h, t ~h">;
   op.infer = infer;
@@ -216,6 +217,7 @@ OpDef attention_op() {
 OpDef attention_grad_op() {
   OpDef op;
   op.name = "attention_grad";
+  op.attributes = {"head_size"};
   op.summary = "gradients of q, k and v from the saved o and lse";
   op.rule = fixed_rule<"t ~h, t ~h, t ~h, t, t ~h, t ~h, t ~h -> t ~h, t ~h, t ~h">;
   op.infer = grad_infer;

@@ -35,6 +35,7 @@ std::vector<OpSample> samples() {
 OpDef clip_scale_op() {
   OpDef op;
   op.name = "clip_scale";
+  op.attributes = {"max_norm"};
   op.summary = "factor that clips a gradient norm";
   op.rule = fixed_rule<". -> .">;
   op.no_grad = kIsUpdate;

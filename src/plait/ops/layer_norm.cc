@@ -95,6 +95,7 @@ Attrs sample_attrs() { return {{"eps", 1e-5}}; }
 OpDef layer_norm_op() {
   OpDef op;
   op.name = "layer_norm";
+  op.attributes = {"eps"};
   op.summary = "rows to mean 0 and deviation 1, times a weight, plus a bias";
   op.rule = fixed_rule<"t d!, d!, d! -> t d!">;
   op.grad = grad;
@@ -107,6 +108,7 @@ OpDef layer_norm_op() {
 OpDef layer_norm_grad_x_op() {
   OpDef op;
   op.name = "layer_norm_grad_x";
+  op.attributes = {"eps"};
   op.summary = "gradient of layer_norm's input";
   op.rule = fixed_rule<"t d!, d!, t d! -> t d!">;
   op.no_grad = kIsGradient;
@@ -119,6 +121,7 @@ OpDef layer_norm_grad_x_op() {
 OpDef layer_norm_grad_w_op() {
   OpDef op;
   op.name = "layer_norm_grad_w";
+  op.attributes = {"eps"};
   op.summary = "gradient of layer_norm's weight";
   op.rule = fixed_rule<"t d!, t d! -> d!">;
   op.no_grad = kIsGradient;

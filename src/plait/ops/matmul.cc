@@ -75,6 +75,7 @@ std::vector<OpSample> samples() {
 OpDef matmul_op() {
   OpDef op;
   op.name = "matmul";
+  op.attributes = {"trans_a", "trans_b"};
   op.summary = "matrix product, either side transposed";
   op.rule = rule;
   op.grad = grad;

@@ -76,6 +76,7 @@ Attrs sample_attrs() { return {{"eps", 1e-5}}; }
 OpDef rms_norm_op() {
   OpDef op;
   op.name = "rms_norm";
+  op.attributes = {"eps"};
   op.summary = "rows over their root mean square, times a weight";
   op.rule = fixed_rule<"t d!, d! -> t d!">;
   op.grad = grad;
@@ -88,6 +89,7 @@ OpDef rms_norm_op() {
 OpDef rms_norm_grad_x_op() {
   OpDef op;
   op.name = "rms_norm_grad_x";
+  op.attributes = {"eps"};
   op.summary = "gradient of rms_norm's input";
   op.rule = fixed_rule<"t d!, d!, t d! -> t d!">;
   op.no_grad = kIsGradient;
@@ -100,6 +102,7 @@ OpDef rms_norm_grad_x_op() {
 OpDef rms_norm_grad_w_op() {
   OpDef op;
   op.name = "rms_norm_grad_w";
+  op.attributes = {"eps"};
   op.summary = "gradient of rms_norm's weight";
   op.rule = fixed_rule<"t d!, t d! -> d!">;
   op.no_grad = kIsGradient;

@@ -61,6 +61,7 @@ std::vector<OpSample> samples() {
 OpDef rope_op() {
   OpDef op;
   op.name = "rope";
+  op.attributes = {"head_size", "theta", "inverse"};
   op.summary = "rotary position embedding";
   op.rule = fixed_rule<"t h, t -> t h">;
   op.check = check;

@@ -19,6 +19,7 @@ void grad(GradContext& g) { g.add(0, g.emit("scale", {g.d_out(0)}, g.attrs())[0]
 OpDef scale_op() {
   OpDef op;
   op.name = "scale";
+  op.attributes = {"by"};
   op.summary = "product with a fixed number";
   op.rule = elementwise<1>;
   op.additive = true;

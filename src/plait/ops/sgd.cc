@@ -36,6 +36,7 @@ std::vector<OpSample> samples() {
 OpDef sgd_op() {
   OpDef op;
   op.name = "sgd";
+  op.attributes = {"weight_decay"};
   op.summary = "SGD step";
   op.rule = rule;
   op.check = check;
