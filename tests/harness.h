@@ -54,7 +54,7 @@ std::string compare_step(const Programs& programs, const Truth& truth,
                          const SessionOptions& options, double* worst = nullptr);
 LowerOptions harness_options();
 
-// Plants one fault at a time in the communication of programs.
+// Plants one fault at a time in what programs communicate or compute.
 struct MutantTally {
   std::map<std::string, std::array<int64_t, 4>> by_kind;  // planted, verifier, numbers, survived
   std::vector<std::string> survivors;
