@@ -10,23 +10,26 @@ from pathlib import Path
 
 FLOORS = [
     ["base"],
-    ["ir", "ops", "io"],
+    ["ir", "ops", "io", "tokens"],
     ["model"],
-    ["plan", "schedule"],
+    ["plan", "schedule", "optim"],
     ["program"],
     ["search", "sim", "cost"],
     ["exec", "kernels", "comm"],
-    ["train", "infer", "serve"],
+    ["train", "infer", "serve", "data"],
     ["report"],
     ["cli"],
 ]
 SAME_FLOOR = {
     ("ops", "ir"),
     ("io", "ir"),
+    ("tokens", "io"),
     ("schedule", "plan"),
     ("search", "cost"),
     ("exec", "kernels"),
     ("exec", "comm"),
+    ("train", "data"),
+    ("train", "infer"),
 }
 FLOOR = {folder: floor for floor, folders in enumerate(FLOORS) for folder in folders}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')

@@ -30,13 +30,13 @@ cpp_files() {
 }
 
 formatting() {
-  cpp_files src tests bench | xargs -0 -r clang-format --dry-run -Werror
+  cpp_files src tests bench fuzz | xargs -0 -r clang-format --dry-run -Werror
 }
 
 file_lengths() {
   local long
   long=$({
-    cpp_files src tests bench
+    cpp_files src tests bench fuzz
     find scripts run CMakeLists.txt -type f -print0
   } | xargs -0 -n 1 awk -v max=$max_lines \
     'END { if (NR > max) print FILENAME ": " NR " lines; at most " max }')
@@ -54,7 +54,7 @@ toml_flags=$(pkg-config --cflags tomlplusplus)
 export toml_flags
 
 headers_alone() {
-  cpp_files src tests bench | { grep -z '\.h$' || true; } |
+  cpp_files src tests bench fuzz | { grep -z '\.h$' || true; } |
     xargs -0 -r -P 2 -n 1 bash -c 'header_alone "$1"' _
 }
 
