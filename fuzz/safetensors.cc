@@ -20,10 +20,9 @@ std::vector<std::string> seeds() {
   HostTensor d(Dtype::bf16, {3}), e(Dtype::f16, {2, 2});
   write_safetensors(path, {{"d", &d}, {"e", &e}}, {{"format", "pt"}, {"note", "ä \"x\""}});
   const std::string halves = read_text(path, 1 << 20);
-  const std::string header =
-      R"({"mask":{"dtype":"BOOL","shape":[2,4],"data_offsets":[0,8]},)"
-      R"("ids":{"dtype":"I64","shape":[1],"data_offsets":[8,16]},)"
-      R"("f4":{"dtype":"F4","shape":[4],"data_offsets":[16,18]}})";
+  const std::string header = R"({"mask":{"dtype":"BOOL","shape":[2,4],"data_offsets":[0,8]},)"
+                             R"("ids":{"dtype":"I64","shape":[1],"data_offsets":[8,16]},)"
+                             R"("f4":{"dtype":"F4","shape":[4],"data_offsets":[16,18]}})";
   std::string others(8, '\0');
   others[0] = static_cast<char>(header.size());
   return {file, halves, others + header + std::string(18, '\1')};

@@ -1,5 +1,5 @@
-// Digests (XXH3). 64 bits of text or bytes: ranks compare them to know that they run the same thing.
-// 128 bits, piece by piece: checksums of files.
+// Digests (XXH3). 64 bits of text or bytes: ranks compare them to know that they run the same
+// thing. 128 bits, piece by piece: checksums of files.
 #pragma once
 
 #include <cstdint>

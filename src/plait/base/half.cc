@@ -84,9 +84,7 @@ double widened(uint32_t bits) {
 
 }  // namespace
 
-float bf16_value(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
+float bf16_value(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 float f16_value(uint16_t bits) { return std::bit_cast<float>(f16_widened(bits)); }
 double bf16_value_f64(uint16_t bits) { return widened(static_cast<uint32_t>(bits) << 16); }
 double f16_value_f64(uint16_t bits) { return widened(f16_widened(bits)); }

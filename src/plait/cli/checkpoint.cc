@@ -1,10 +1,11 @@
 // plait checkpoint inspect FOLDER.
+#include "plait/io/checkpoint.h"
+
 #include <algorithm>
 #include <memory>
 
 #include "plait/cli/commands.h"
 #include "plait/cli/common.h"
-#include "plait/io/checkpoint.h"
 #include "plait/io/files.h"
 #include "plait/report/table.h"
 
@@ -53,8 +54,7 @@ void print_one(const CheckpointInfo& c, bool verified) {
                 fmt::format("{}", fmt::join(g.dtypes, ", "))});
   fmt::print("{}", groups.text());
   Table files({"file", "bytes", "XXH3-128"});
-  for (const ManifestFile& f : c.manifest.files)
-    files.row({f.name, grouped(f.bytes), f.checksum});
+  for (const ManifestFile& f : c.manifest.files) files.row({f.name, grouped(f.bytes), f.checksum});
   fmt::print("{}", files.text());
   fmt::print("{}", paragraph("trainer: " + c.manifest.trainer.dump(), "  "));
   if (verified) fmt::print("  all checksums are right\n");
@@ -74,10 +74,8 @@ nlohmann::ordered_json as_json(const CheckpointInfo& c) {
   j["trainer"] = c.manifest.trainer;
   j["states"] = nlohmann::ordered_json::object();
   for (const auto& [name, g] : c.groups)
-    j["states"][name] = {{"tensors", g.count},
-                         {"elements", g.elements},
-                         {"bytes", g.bytes},
-                         {"dtypes", g.dtypes}};
+    j["states"][name] = {
+        {"tensors", g.count}, {"elements", g.elements}, {"bytes", g.bytes}, {"dtypes", g.dtypes}};
   j["files"] = nlohmann::ordered_json::array();
   for (const ManifestFile& f : c.manifest.files)
     j["files"].push_back({{"name", f.name}, {"bytes", f.bytes}, {"xxh3_128", f.checksum}});
@@ -108,7 +106,8 @@ void run_inspect(const InspectOptions& o) {
   } else {
     print_list(all, o.verify);
     for (const CheckpointInfo& c : all)
-      if (!c.damage.empty()) fmt::print("{}", paragraph(fmt::format("step {}: {}", c.step, c.damage)));
+      if (!c.damage.empty())
+        fmt::print("{}", paragraph(fmt::format("step {}: {}", c.step, c.damage)));
   }
   if (damaged && o.verify) throw CLI::RuntimeError(1);
 }

@@ -100,13 +100,15 @@ class CheckpointStore : public CheckpointReader {
   CheckpointStore(const CheckpointStore&) = delete;
   CheckpointStore& operator=(const CheckpointStore&) = delete;
 
-  // Saves, replacing a checkpoint of that step, then removes all before the last `keep_last` complete
-  // ones. NaN and infinities must not stand in `trainer`: JSON has none. When it throws, the other
-  // checkpoints are as they were.
+  // Saves, replacing a checkpoint of that step, then removes all before the last `keep_last`
+  // complete ones. NaN and infinities must not stand in `trainer`: JSON has none. When it throws,
+  // the other checkpoints are as they were.
   void save(int64_t step, const nlohmann::ordered_json& trainer, const HostTensors& tensors);
   // Removes those of later steps: a run that went back to `step` on purpose goes another way.
   void discard_after(int64_t step);
-  const std::vector<std::string>& notes() const { return notes_; }  // on what was found at the start
+  const std::vector<std::string>& notes() const {
+    return notes_;
+  }  // on what was found at the start
 
  private:
   void lock();

@@ -123,10 +123,10 @@ void CheckpointStore::remove_leftovers() {
     }
     std::error_code error;
     fs::remove_all(entry.path(), error);
-    notes_.push_back(error ? fmt::format("cannot remove '{}', which a killed run left: {}",
-                                         entry.path().string(), error.message())
-                           : fmt::format("removed '{}', which a killed run left",
-                                         entry.path().string()));
+    notes_.push_back(
+        error ? fmt::format("cannot remove '{}', which a killed run left: {}",
+                            entry.path().string(), error.message())
+              : fmt::format("removed '{}', which a killed run left", entry.path().string()));
   }
 }
 

@@ -28,7 +28,8 @@ std::string shown(const ordered_json& value) {
 // Fields of one object, each asked for once, with errors that say where.
 class Fields {
  public:
-  Fields(const ordered_json& object, std::string where) : object_(object), where_(std::move(where)) {
+  Fields(const ordered_json& object, std::string where)
+      : object_(object), where_(std::move(where)) {
     if (!object.is_object()) fail("{}: found {}, expected a JSON object", where_, shown(object));
   }
   const ordered_json& any(const char* name) const {
@@ -159,10 +160,8 @@ std::string print_manifest(const Manifest& m) {
     object["files"].push_back({{"name", f.name}, {"bytes", f.bytes}, {"xxh3_128", f.checksum}});
   object["tensors"] = ordered_json::array();
   for (const auto& [name, t] : m.tensors)
-    object["tensors"].push_back({{"name", name},
-                                 {"dtype", info(t.dtype).name},
-                                 {"shape", t.dims},
-                                 {"file", t.file}});
+    object["tensors"].push_back(
+        {{"name", name}, {"dtype", info(t.dtype).name}, {"shape", t.dims}, {"file", t.file}});
   object["xxh3_128"] = digest_of(object);
   return object.dump(1) + "\n";
 }

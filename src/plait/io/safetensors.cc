@@ -29,10 +29,10 @@ struct OtherType {
   std::string_view name;
   int64_t bits;  // of one element
 };
-constexpr OtherType kOthers[] = {
-    {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F8_E4M3", 8}, {"F8_E5M2", 8},
-    {"F8_E8M0", 8}, {"U8", 8},      {"I8", 8},      {"U16", 16},    {"I16", 16},    {"U32", 32},
-    {"U64", 64},    {"I64", 64},    {"C64", 64}};
+constexpr OtherType kOthers[] = {{"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},
+                                 {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"U8", 8},
+                                 {"I8", 8},      {"U16", 16},    {"I16", 16},    {"U32", 32},
+                                 {"U64", 64},    {"I64", 64},    {"C64", 64}};
 
 // Why a name cannot be a tensor's, or nothing. Names may become paths and are printed.
 std::string_view name_fault(std::string_view name) {
@@ -272,9 +272,9 @@ void SafetensorsWriter::write(const HostTensor& tensor) {
   PLAIT_CHECK(next_ < tensors_.size(), "more tensors than stated");
   const SafetensorsSpec& spec = tensors_[next_++];
   PLAIT_CHECK(tensor.dtype == spec.dtype && tensor.dims == spec.dims, "tensor '{}'", spec.name);
-  PLAIT_CHECK(static_cast<int64_t>(tensor.data.size()) ==
-                  dtype_bytes(tensor.dtype, tensor.elements()),
-              "tensor '{}'", spec.name);
+  PLAIT_CHECK(
+      static_cast<int64_t>(tensor.data.size()) == dtype_bytes(tensor.dtype, tensor.elements()),
+      "tensor '{}'", spec.name);
   file_.write(tensor.data.data(), tensor.data.size());
 }
 

@@ -38,7 +38,7 @@ class SafetensorsFile {
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }  // in file order
   const SafetensorsMetadata& metadata() const { return metadata_; }
   const SafetensorsEntry* find(std::string_view name) const;  // nullptr when there is none
-  HostTensor read(std::string_view name) const;  // throws for a type without Dtype
+  HostTensor read(std::string_view name) const;               // throws for a type without Dtype
   // All tensors; `digest`, when given, becomes that of the whole file as it was read.
   HostTensors read_all(Digest128* digest = nullptr) const;
 

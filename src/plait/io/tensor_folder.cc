@@ -120,8 +120,9 @@ TensorFolder::TensorFolder(const std::string& folder) : folder_(folder) {
   for (const auto& [name, shard] : shard_of_) {
     if (files_.count(shard) > 0) continue;
     if (!file_exists((root / shard).string()))
-      fail("'{}': there is no file '{}', in which tensor '{}' should be; the download is incomplete",
-           index, shard, name);
+      fail(
+          "'{}': there is no file '{}', in which tensor '{}' should be; the download is incomplete",
+          index, shard, name);
     files_[shard] = nullptr;
   }
 }

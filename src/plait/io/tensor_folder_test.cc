@@ -146,8 +146,9 @@ TEST_F(TensorFolderTest, RefusesTwoModelsAndNone) {
 }
 
 TEST(TensorFile, NamesOfOurs) {
-  for (const char* name : {"model.safetensors", "model.safetensors.index.json",
-                           "model-00001-of-00002.safetensors", "model-123456-of-123456.safetensors"})
+  for (const char* name :
+       {"model.safetensors", "model.safetensors.index.json", "model-00001-of-00002.safetensors",
+        "model-123456-of-123456.safetensors"})
     EXPECT_TRUE(is_tensor_file(name)) << name;
   for (const char* name : {"", "model-1-of-2.safetensors", "model-00001-of-00002.safetensors.bak",
                            "my-model-00001-of-00002.safetensors", "adapter_model.safetensors",

@@ -183,7 +183,8 @@ void check_tied(TensorFolder& files, const Model& model, const Names& names) {
   const std::string original = names.in_file(tied_head(model)->file.tensor);
   const SafetensorsEntry &a = files.entry(original), &b = files.entry(kHead);
   bool equal = a.dims == b.dims && b.dtype && info(*b.dtype).is_float;
-  if (equal && a.dtype == b.dtype) equal = files.read(original).data == files.read(kHead).data;
+  if (equal && a.dtype == b.dtype)
+    equal = files.read(original).data == files.read(kHead).data;
   else if (equal)
     equal = convert(files.read(original), Dtype::f64) == convert(files.read(kHead), Dtype::f64);
   if (!equal)
@@ -194,7 +195,8 @@ void check_tied(TensorFolder& files, const Model& model, const Names& names) {
 }
 
 // One tensor of the file, put together from its parameters, in the model's element type.
-HostTensor file_tensor(const Model& model, const FileTensor& tensor, const HostTensors& parameters) {
+HostTensor file_tensor(const Model& model, const FileTensor& tensor,
+                       const HostTensors& parameters) {
   if (same_as_file(tensor)) return parameters.at(tensor.parts[0]->name);
   HostTensor whole(model.dtype, tensor.dims);
   for (const Param* p : tensor.parts) {

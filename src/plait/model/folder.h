@@ -25,14 +25,14 @@ namespace plait {
 
 // What load_parameters found in the files.
 struct FileReport {
-  std::vector<std::string> files;               // those with parameters, by name
-  int64_t tensors = 0, bytes = 0;               // read
-  bool without_prefix = false;                  // names lack FileRules::optional_prefix
-  std::map<std::string, Dtype> dtypes;          // of the model's file tensors, by their full names
-  std::vector<std::string> tied;                // copies of tied parameters, equal to them
-  std::vector<std::string> ignored;             // FileRules::ignored: not read
-  std::vector<std::string> notes;               // oddities that do no harm, in words
-  std::string text() const;                     // all of it, for people
+  std::vector<std::string> files;       // those with parameters, by name
+  int64_t tensors = 0, bytes = 0;       // read
+  bool without_prefix = false;          // names lack FileRules::optional_prefix
+  std::map<std::string, Dtype> dtypes;  // of the model's file tensors, by their full names
+  std::vector<std::string> tied;        // copies of tied parameters, equal to them
+  std::vector<std::string> ignored;     // FileRules::ignored: not read
+  std::vector<std::string> notes;       // oddities that do no harm, in words
+  std::string text() const;             // all of it, for people
 };
 
 // Parameters of a Hugging Face folder, converted to the model's element type. Throws when a

@@ -14,8 +14,8 @@ namespace plait {
 class MetricsLog {
  public:
   // Without `resumed_step` a new file takes the place of an old one. With it, lines of the old file
-  // whose "step" is larger are removed, and a last line that was cut short; all else stays as it is,
-  // byte for byte.
+  // whose "step" is larger are removed, and a last line that was cut short; all else stays as it
+  // is, byte for byte.
   MetricsLog(std::string path, std::optional<int64_t> resumed_step);
   ~MetricsLog();
   MetricsLog(const MetricsLog&) = delete;

@@ -52,7 +52,9 @@ std::string varint(uint64_t n) {
 std::string key(int field, unsigned kind) {
   return varint(static_cast<uint64_t>(field) << 3 | kind);
 }
-std::string number(int field, int64_t n) { return key(field, 0) + varint(static_cast<uint64_t>(n)); }
+std::string number(int field, int64_t n) {
+  return key(field, 0) + varint(static_cast<uint64_t>(n));
+}
 std::string real(int field, double x) { return key(field, 1) + raw(x); }
 std::string real32(int field, float x) { return key(field, 5) + raw(x); }
 std::string bytes(int field, std::string_view content) {
