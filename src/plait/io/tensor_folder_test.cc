@@ -40,7 +40,9 @@ class TensorFolderTest : public testing::Test {
   void expect(const std::string& index, const std::string& words) const {
     put(kIndexName, index);
     const std::string found = error();
-    if (words.empty()) EXPECT_EQ(found, "") << index;
+    if (words.empty()) {
+      EXPECT_EQ(found, "") << index;
+    }
     EXPECT_NE(found.find(words), std::string::npos) << index << "\n" << found;
   }
   std::string folder_;
