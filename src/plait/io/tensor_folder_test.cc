@@ -107,6 +107,8 @@ TEST_F(TensorFolderTest, RefusesABadIndex) {
   expect("{}", "weight_map is missing");
   expect(R"({"weight_map": []})", "weight_map is []");
   expect(map(""), "weight_map is {}");
+  expect(map(R"("x\u001b[2J": "a.safetensors")"), "the name contains a control character");
+  expect(map(R"("": "a.safetensors")"), "the name is empty");
   expect(map(R"("x": 1)"), "tensor \"x\" is in 1");
   expect(map(R"("x": "../a.safetensors")"), "is a path");
   expect(map(R"("x": "/etc/a.safetensors")"), "is a path");
