@@ -327,6 +327,9 @@ Lowered lower(const Model& model, const Plan& plan, const LowerOptions& options)
   if (options.optimizer.name != "adamw" && options.optimizer.name != "sgd")
     fail("unknown optimizer '{}'; known are adamw, sgd", options.optimizer.name);
   if (options.train && model.loss == kNone) fail("model '{}' has no loss to train on", model.name);
+  if (plan.microbatches > 1 && (model.logits != kNone || !model.results.empty()))
+    fail("model '{}' hands out {} for every token; needs microbatches = 1, found {}", model.name,
+         model.logits != kNone ? "logits" : model.results[0].name, plan.microbatches);
   LowerContext c{model, plan, options, {}, {}, {}, {}, {}, {}, {}, {}};
   const int stages = plan.mesh.pipeline_size();
   const int microbatches = static_cast<int>(plan.microbatches);

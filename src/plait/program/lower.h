@@ -29,7 +29,7 @@ struct LowerOptions {
 };
 
 // States of a program, by name: "param/NAME"; with an optimizer "m/NAME" and "v/NAME"; "loss" and
-// "grad_sum_squares" (scalars); "logits" for a model that has them.
+// "grad_sum_squares" (scalars); "logits" and the model's results, by name, where it has them.
 struct Lowered {
   Programs programs;
   Schedule schedule;
