@@ -47,8 +47,12 @@ void random_splits(Draw& d, const ConfigSizes& s, Plan& plan) {
   if (d.chance(15))
     plan.split["T"].axes =
         d.chance(50) ? std::vector<std::string>{"dp", "tp"} : std::vector<std::string>{"tp", "dp"};
-  if (s.heads % tp == 0 && s.kv_heads % tp == 0 && d.chance(85))
-    plan.split["H"].axes = plan.split["G"].axes = {"tp"};
+  // Heads that do not divide are dealt out unevenly, or key/value heads are gathered.
+  if (d.chance(85)) plan.split["H"].axes = {"tp"};
+  if (plan.split.contains("H") ? d.chance(80) : d.chance(20)) plan.split["G"].axes = {"tp"};
+  if (plan.split.contains("H") && tp > 1 && d.chance(15))
+    for (const int64_t n : random_sizes(d, s.heads, tp))
+      plan.split["H"].sizes.push_back(n * s.head_size);
   if (d.chance(80)) plan.split["F"].axes = {"tp"};
   if (d.chance(70)) plan.split["V"].axes = {"tp"};
   if (d.chance(15)) plan.split["D"].axes = {"tp"};

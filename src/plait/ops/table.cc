@@ -17,7 +17,11 @@
   X(accumulate) \
   X(silu) X(silu_grad) \
   X(gelu) X(gelu_grad) \
+  X(gelu_erf) X(gelu_erf_grad) \
+  X(gelu_quick) X(gelu_quick_grad) \
+  X(relu) X(relu_grad) \
   X(squared_relu) X(squared_relu_grad) \
+  X(soft_cap) X(soft_cap_grad) \
   X(rope) \
   X(attention) X(attention_grad) \
   X(row_lse) X(lse_grad) \
