@@ -20,8 +20,11 @@ std::string with_digest(std::string_view input) {
   if (header_at < 0 || header_at > static_cast<int64_t>(trailer) || documents < 0 ||
       documents > header_at / 8 - 1)
     return s;
-  const auto table = static_cast<size_t>(header_at - 8 * (documents + 1));
-  const uint64_t sum = digest(std::string_view(s).substr(table, trailer - table));
+  const auto header = static_cast<size_t>(header_at);
+  const size_t table = header - 8 * (static_cast<size_t>(documents) + 1);
+  const std::string_view all(s);
+  const uint64_t sum = digest(fmt::format("{} {}", digest(all.substr(table, header - table)),
+                                          digest(all.substr(header, trailer - header))));
   std::memcpy(&s[trailer + 24], &sum, 8);
   return s;
 }

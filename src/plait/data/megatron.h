@@ -30,8 +30,8 @@ class MegatronStore final : public TokenStore {
   int64_t documents() const override { return static_cast<int64_t>(offsets_.size()) - 1; }
   int64_t begin(int64_t document) const override { return offsets_[static_cast<size_t>(document)]; }
   bool paired() const override { return false; }
-  uint64_t content() const override { return content_; }
-  void set_content(uint64_t digest) { content_ = digest; }  // as check_ids gives it
+  std::string content() const override { return content_; }
+  void set_content(std::string digest) { content_ = std::move(digest); }  // as check_ids gives it
   // Ids that do not fit into 32 bits are read as -1.
   void read(int64_t begin, int64_t end, int32_t* ids, uint8_t* learn) const override;
 
@@ -42,7 +42,7 @@ class MegatronStore final : public TokenStore {
   void read_index(const InputFile& index);
   InputFile ids_;
   int code_ = 0;
-  uint64_t content_ = 0;
+  std::string content_;
   int64_t sequences_ = 0;
   std::vector<int64_t> offsets_;  // in tokens, of documents
 };

@@ -67,19 +67,19 @@ json stamp_of(const SourceFiles& files, const DataConfig& config, const Tokenize
           {"options", options_of(files, config)}};
 }
 
-uint64_t content_digest(const std::string& path, const DataProgress& progress) {
+std::string content_digest(const std::string& path, const DataProgress& progress) {
   const InputFile file(path);
-  StreamDigest sum;
+  Digest128 sum;
   std::string part;
   for (int64_t at = 0; at < file.size(); at += static_cast<int64_t>(part.size())) {
     part.resize(static_cast<size_t>(std::min<int64_t>(file.size() - at, 1 << 22)));
     file.read(at, part.data(), static_cast<int64_t>(part.size()));
-    sum.add(part);
+    sum.add(part.data(), part.size());
     if (progress)
       progress(fmt::format("comparing '{}'", path), at + static_cast<int64_t>(part.size()),
                file.size());
   }
-  return sum.value();
+  return sum.text();
 }
 
 bool file_changed(const std::string& path, const json& then, const DataProgress& progress) {
@@ -88,7 +88,7 @@ bool file_changed(const std::string& path, const json& then, const DataProgress&
   const bool same = now.at("modified") == then.at("modified") &&
                     now.at("changed") == then.at("changed") && now.at("inode") == then.at("inode");
   if (same && then.at("settled").get<bool>()) return false;
-  return hex(content_digest(path, progress)) != then.at("digest").get<std::string>();
+  return content_digest(path, progress) != then.at("digest").get<std::string>();
 }
 
 // Why a cache is no longer good; empty: it is.
@@ -198,7 +198,7 @@ class Opener {
                                            kPieceBytes, progress_, writer);
     for (size_t i = 0; i < files.size(); ++i) {
       files[i]["name"] = files_.name(i);
-      files[i]["digest"] = hex(result.digests[i]);
+      files[i]["digest"] = result.digests[i];
     }
     json stamp = stamp_of(files_, config_, tokenizer_, renderer_);
     stamp["files"] = files;

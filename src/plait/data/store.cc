@@ -17,12 +17,12 @@ int64_t TokenStore::document_at(int64_t token) const {
   return low;
 }
 
-uint64_t check_ids(const TokenStore& store, int64_t vocabulary,
-                   const std::function<void(int64_t, int64_t)>& progress) {
+std::string check_ids(const TokenStore& store, int64_t vocabulary,
+                      const std::function<void(int64_t, int64_t)>& progress) {
   constexpr int64_t kChunk = 1 << 20;
   std::vector<int32_t> ids(kChunk);
   std::vector<uint8_t> learn(kChunk);
-  StreamDigest sum;
+  Digest128 sum;
   for (int64_t at = 0; at < store.tokens(); at += kChunk) {
     const int64_t end = std::min(at + kChunk, store.tokens());
     store.read(at, end, ids.data(), learn.data());
@@ -34,10 +34,10 @@ uint64_t check_ids(const TokenStore& store, int64_t vocabulary,
             "the tokenizer of this model",
             store.path(), document, i - store.begin(document), id, vocabulary);
       }
-    sum.add({reinterpret_cast<const char*>(ids.data()), static_cast<size_t>(end - at) * 4});
+    sum.add(ids.data(), static_cast<size_t>(end - at) * 4);
     if (progress) progress(end, store.tokens());
   }
-  return sum.value();
+  return sum.text();
 }
 
 }  // namespace plait

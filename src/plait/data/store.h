@@ -21,7 +21,7 @@ class TokenStore {
   // By any number of threads at once. Throws Error when the file is not what it was.
   virtual void read(int64_t begin, int64_t end, int32_t* ids, uint8_t* learn) const = 0;
 
-  virtual uint64_t content() const = 0;  // a digest of all tokens and documents
+  virtual std::string content() const = 0;  // a digest of all tokens and documents
 
   int64_t tokens() const { return begin(documents()); }
   int64_t length(int64_t document) const { return begin(document + 1) - begin(document); }
@@ -30,7 +30,7 @@ class TokenStore {
 
 // Throws Error naming document and position of the first id outside [0, vocabulary).
 // `progress`: tokens done, tokens in all. Returns a digest of the ids.
-uint64_t check_ids(const TokenStore& store, int64_t vocabulary,
-                   const std::function<void(int64_t, int64_t)>& progress);
+std::string check_ids(const TokenStore& store, int64_t vocabulary,
+                      const std::function<void(int64_t, int64_t)>& progress);
 
 }  // namespace plait

@@ -117,7 +117,7 @@ size_t ByteStream::read_file(char* data, size_t bytes) {
   const int64_t n = std::min(static_cast<int64_t>(bytes), file_.size() - position_);
   file_.read(position_, data, n);
   position_ += n;
-  sum_.add({data, static_cast<size_t>(n)});
+  sum_.add(data, static_cast<size_t>(n));
   return static_cast<size_t>(n);
 }
 

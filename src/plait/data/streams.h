@@ -22,15 +22,15 @@ class ByteStream {
   ~ByteStream();
   size_t read(char* data, size_t bytes);  // 0: the end
   const std::string& path() const { return file_.path(); }
-  int64_t size() const { return file_.size(); }     // of the file, packed
-  int64_t consumed() const { return position_; }    // bytes of the file
-  uint64_t digest() const { return sum_.value(); }  // of those
+  int64_t size() const { return file_.size(); }       // of the file, packed
+  int64_t consumed() const { return position_; }      // bytes of the file
+  std::string digest() const { return sum_.text(); }  // of those
 
  private:
   size_t read_file(char* data, size_t bytes);
   InputFile file_;
   int64_t position_ = 0;
-  StreamDigest sum_;
+  Digest128 sum_;
   std::unique_ptr<Unpacker> unpacker_;
   std::string packed_;  // read, and not yet unpacked
 };

@@ -31,6 +31,10 @@ std::string_view view(const void* data, int64_t bytes) {
   return {static_cast<const char*>(data), static_cast<size_t>(bytes)};
 }
 
+uint64_t tables_digest(std::string_view offsets, std::string_view header) {
+  return digest(fmt::format("{} {}", digest(offsets), digest(header)));
+}
+
 template <class T>
 T load(const unsigned char* from) {
   T value;
@@ -107,7 +111,7 @@ void TokenCacheWriter::flush_block() {
   const size_t content = block_.size() - 8;
   const uint64_t sum = digest(view(block_.data(), static_cast<int64_t>(content)));
   std::memcpy(block_.data() + content, &sum, 8);
-  content_.add(view(&sum, 8));
+  content_.add(&sum, 8);
   file_.write(block_.data(), block_.size());
   bytes_ += static_cast<int64_t>(block_.size());
   std::fill(block_.begin(), block_.end(), static_cast<unsigned char>(0));
@@ -118,7 +122,7 @@ void TokenCacheWriter::commit(const nlohmann::json& stamp) {
   PLAIT_CHECK(offsets_.back() == tokens_, "a document is not ended");
   if (in_block_ > 0) flush_block();
   const auto table_bytes = static_cast<int64_t>(offsets_.size() * 8);
-  content_.add(view(offsets_.data(), table_bytes));
+  content_.add(offsets_.data(), static_cast<size_t>(table_bytes));
   const nlohmann::json header = {{"version", kVersion},
                                  {"width", width_},
                                  {"masked", masked_},
@@ -127,14 +131,12 @@ void TokenCacheWriter::commit(const nlohmann::json& stamp) {
                                  {"learnable", learnable_},
                                  {"unlearnable_documents", unlearnable_documents_},
                                  {"largest_id", largest_id_},
-                                 {"content", content_.value()},
+                                 {"content", content_.text()},
                                  {"stamp", stamp}};
   const std::string text = header.dump();
-  StreamDigest sum;
-  sum.add(view(offsets_.data(), table_bytes));
-  sum.add(text);
-  const std::array<int64_t, 4> trailer = {bytes_ + table_bytes, static_cast<int64_t>(text.size()),
-                                          documents(), static_cast<int64_t>(sum.value())};
+  const std::array<int64_t, 4> trailer = {
+      bytes_ + table_bytes, static_cast<int64_t>(text.size()), documents(),
+      static_cast<int64_t>(tables_digest(view(offsets_.data(), table_bytes), text))};
   file_.write(offsets_.data(), static_cast<size_t>(table_bytes));
   file_.write(text.data(), text.size());
   file_.write(trailer.data(), sizeof trailer);
@@ -169,10 +171,8 @@ void TokenCache::read_tables() {
   file_.read(table_at, offsets_.data(), table_bytes);
   std::string text(static_cast<size_t>(header_bytes), ' ');
   file_.read(header_at, text.data(), header_bytes);
-  StreamDigest sum;
-  sum.add(view(offsets_.data(), table_bytes));
-  sum.add(text);
-  if (sum.value() != load<uint64_t>(&trailer[24])) fail("'{}': header or offsets damaged", path);
+  if (tables_digest(view(offsets_.data(), table_bytes), text) != load<uint64_t>(&trailer[24]))
+    fail("'{}': header or offsets damaged", path);
 
   const nlohmann::json header = parse_json(text, "'" + path + "'", 16, 1 << 20);
   if (!header.is_object() || get_count(header, "version", 0, path) != kVersion)
@@ -186,9 +186,9 @@ void TokenCache::read_tables() {
   unlearnable_documents_ = get_count(header, "unlearnable_documents", 0, path);
   largest_id_ = get_count(header, "largest_id", -1, path);
   const auto content = header.find("content");
-  if (content == header.end() || !content->is_number_unsigned())
+  if (content == header.end() || !content->is_string())
     fail("'{}': header without 'content'", path);
-  content_ = content->get<uint64_t>();
+  content_ = content->get<std::string>();
   const int64_t blocks = tokens / kBlockTokens + (tokens % kBlockTokens > 0 ? 1 : 0);
   if (checked_mul(blocks, block_bytes(width_, masked_)) != table_at - begin)
     fail("'{}': {} tokens in {} bytes", path, tokens, table_at - begin);

@@ -40,7 +40,7 @@ class TokenCacheWriter {
   int64_t width_;
   bool masked_, paired_;
   std::vector<unsigned char> block_;
-  StreamDigest content_;  // of the digests of the blocks, then the offsets
+  Digest128 content_;  // of the digests of the blocks, then the offsets
   int64_t in_block_ = 0, tokens_ = 0, learnable_ = 0, unlearnable_documents_ = 0, bytes_ = 0;
   int64_t document_learnable_ = 0;
   int32_t largest_id_ = -1;
@@ -57,7 +57,7 @@ class TokenCache final : public TokenStore {
   int64_t documents() const override { return static_cast<int64_t>(offsets_.size()) - 1; }
   int64_t begin(int64_t document) const override { return offsets_[static_cast<size_t>(document)]; }
   bool paired() const override { return paired_; }
-  uint64_t content() const override { return content_; }
+  std::string content() const override { return content_; }
   void read(int64_t begin, int64_t end, int32_t* ids, uint8_t* learn) const override;
 
   const nlohmann::json& stamp() const { return stamp_; }
@@ -71,7 +71,7 @@ class TokenCache final : public TokenStore {
   InputFile file_;
   nlohmann::json stamp_;
   int64_t width_ = 0, learnable_ = 0, unlearnable_documents_ = 0, largest_id_ = -1;
-  uint64_t content_ = 0;
+  std::string content_;
   bool masked_ = false, paired_ = false;
   std::vector<int64_t> offsets_;
 };

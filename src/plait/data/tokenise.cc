@@ -45,7 +45,7 @@ class ItemReader {
     return lines_ ? lines_->bytes().consumed() : documents_ ? documents_->bytes().consumed() : 0;
   }
   int64_t done() const { return done_ + consumed(); }
-  const std::vector<uint64_t>& digests() const { return digests_; }
+  const std::vector<std::string>& digests() const { return digests_; }
 
  private:
   bool next_line(Item& item) {
@@ -83,7 +83,7 @@ class ItemReader {
   int64_t done_ = 0;
   std::unique_ptr<LineReader> lines_;
   std::unique_ptr<DocumentReader> documents_;
-  std::vector<uint64_t> digests_;
+  std::vector<std::string> digests_;
 };
 
 void check_piece(const Item& item) {

@@ -26,7 +26,7 @@ std::unique_ptr<TokenStore> open_store(const DataSource& source, const DataConfi
 std::string cache_path(const std::string& source, const std::string& cache_folder);
 
 struct TokeniseResult {
-  std::vector<uint64_t> digests;  // of each file
+  std::vector<std::string> digests;  // of each file
   int64_t skipped_lines = 0, empty_documents = 0;
   std::vector<std::string> notes;
 };
