@@ -385,7 +385,7 @@ TEST_F(DataTest, SaysWhereAndWhatIsWrong) {
       HasSubstr("c.jsonl:1: chat messages, and the model has no chat template"));
   config_.vocabulary = 40;
   EXPECT_THAT(error(file("v.txt", text(100))),
-              HasSubstr("document 0, token 7: id 40 is outside the vocabulary of 40"));
+              HasSubstr("v.txt': document 0, token 7: id 40 is outside the vocabulary of 40"));
   config_.vocabulary = 0;
   config_.slot_tokens = 0;
   EXPECT_THAT(error(file("g.txt", text(100))), HasSubstr("slots of 0 tokens"));

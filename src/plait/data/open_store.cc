@@ -233,7 +233,7 @@ std::unique_ptr<TokenStore> open_megatron(const SourceFiles& files, const DataPr
                                           int64_t vocabulary, SourceReport& report) {
   auto store = std::make_unique<MegatronStore>(files.root);
   if (store->tokens() == 0) fail("'{}': no tokens", store->path());
-  store->set_content(check_ids(*store, vocabulary, [&](int64_t done, int64_t all) {
+  store->set_content(check_ids(*store, files.root, vocabulary, [&](int64_t done, int64_t all) {
     if (progress) progress(fmt::format("checking '{}'", store->path()), done, all);
   }));
   report.format = fmt::format("megatron ({})", store->type());
@@ -283,7 +283,7 @@ std::unique_ptr<TokenStore> open_store(const DataSource& source, const DataConfi
     store = open_megatron(files, progress, vocabulary, report);
   } else {
     auto cache = Opener(files, config, tokenizer, renderer, progress, report, notes).open();
-    if (cache->largest_id() >= vocabulary) check_ids(*cache, vocabulary, {});
+    if (cache->largest_id() >= vocabulary) check_ids(*cache, source.path, vocabulary, {});
     store = std::move(cache);
   }
   report.documents = store->documents() / (store->paired() ? 2 : 1);

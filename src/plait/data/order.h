@@ -23,8 +23,8 @@ int64_t draw_below(int64_t n, const ShuffleKey& key, uint64_t index);
 // Samples drawn from sources by weight, in a fixed order without randomness: among the first n
 // samples, those of a source differ from share * n by less than 1, for every n (Tijdeman, "The
 // chairman assignment problem", 1980). The order repeats after a period, so any position is found
-// at once. Shares are whole numbers over the period: the smallest one (up to 2^20) that expresses
-// the weights exactly, or else 2^20.
+// at once. Shares are whole numbers over the period: the smallest one (up to 2^20) that gives
+// the weights to nine digits, or else 2^20.
 class Mixture {
  public:
   // Throws Error unless all weights are positive, and none is less than one in 2^20.

@@ -120,8 +120,7 @@ void drop_empty(SourceFiles& files) {
 bool is_megatron(const std::string& path, const std::string& format) {
   if (format == "megatron") return true;
   if (format != "auto") return false;
-  const std::string prefix = megatron_prefix(path);
-  return file_exists(prefix + ".idx") && (prefix != path || !file_exists(path));
+  return megatron_prefix(path) != path || (!file_exists(path) && file_exists(path + ".idx"));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ int64_t TokenStore::document_at(int64_t token) const {
   return low;
 }
 
-std::string check_ids(const TokenStore& store, int64_t vocabulary,
+std::string check_ids(const TokenStore& store, const std::string& source, int64_t vocabulary,
                       const std::function<void(int64_t, int64_t)>& progress) {
   constexpr int64_t kChunk = 1 << 20;
   std::vector<int32_t> ids(kChunk);
@@ -32,7 +32,7 @@ std::string check_ids(const TokenStore& store, int64_t vocabulary,
         fail(
             "'{}': document {}, token {}: id {} is outside the vocabulary of {}; the data needs "
             "the tokenizer of this model",
-            store.path(), document, i - store.begin(document), id, vocabulary);
+            source, document, i - store.begin(document), id, vocabulary);
       }
     sum.add(ids.data(), static_cast<size_t>(end - at) * 4);
     if (progress) progress(end, store.tokens());

@@ -28,9 +28,9 @@ class TokenStore {
   int64_t document_at(int64_t token) const;  // that holds the token
 };
 
-// Throws Error naming document and position of the first id outside [0, vocabulary).
+// Throws Error naming `source`, document and position of the first id outside [0, vocabulary).
 // `progress`: tokens done, tokens in all. Returns a digest of the ids.
-std::string check_ids(const TokenStore& store, int64_t vocabulary,
+std::string check_ids(const TokenStore& store, const std::string& source, int64_t vocabulary,
                       const std::function<void(int64_t, int64_t)>& progress);
 
 }  // namespace plait

@@ -118,10 +118,10 @@ TEST_F(Stores, UncommittedCacheLeavesNothing) {
 TEST_F(Stores, ChecksIdsAndSaysWhere) {
   write_cache(path("c"), {{{1, 2}, {}, {3, 250, 4}}, {{1, 1}, {}, {1, 1, 1}}}, 256, false);
   const TokenCache cache(path("c"));
-  check_ids(cache, 251, {});
-  EXPECT_THAT([&] { check_ids(cache, 250, {}); },
+  check_ids(cache, "c", 251, {});
+  EXPECT_THAT([&] { check_ids(cache, "c", 250, {}); },
               ThrowsMessage<Error>(
-                  HasSubstr("document 2, token 1: id 250 is outside the vocabulary of 250")));
+                  HasSubstr("'c': document 2, token 1: id 250 is outside the vocabulary of 250")));
 }
 
 TEST_F(Stores, MegatronGivesBackWhatWasWritten) {
@@ -176,7 +176,7 @@ TEST_F(Stores, MegatronDocumentsOfSeveralSequences) {
   std::vector<uint8_t> learn(3);
   store.read(3, 6, ids.data(), learn.data());
   EXPECT_EQ(ids, (std::vector<int32_t>{4, 5, 65535}));
-  EXPECT_THAT([&] { check_ids(store, 1000, {}); },
+  EXPECT_THAT([&] { check_ids(store, "m", 1000, {}); },
               ThrowsMessage<Error>(HasSubstr("document 2, token 2: id 65535 is outside")));
 }
 

@@ -72,6 +72,7 @@ class Unzstd final : public Unpacker {
   }
   ~Unzstd() override { ZSTD_freeDStream(stream_); }
   Moved unpack(std::string_view in, char* out, size_t bytes) override {
+    if (in.empty() && ended_) return {};  // else it would begin another frame
     ZSTD_inBuffer from{in.data(), in.size(), 0};
     ZSTD_outBuffer to{out, bytes, 0};
     const size_t result = ZSTD_decompressStream(stream_, &to, &from);
@@ -166,7 +167,7 @@ bool LineReader::next(std::string& line) {
 
 // ---- documents ----------------------------------------------------------------------------
 
-size_t cut_position(const std::string& text, size_t limit) {
+size_t cut_position(std::string_view text, size_t limit) {
   for (size_t i = limit; i > limit / 2 && i + 1 < text.size(); --i)
     if ((text[i] == ' ' || text[i] == '\n') && is_letter(text[i - 1]) && is_letter(text[i + 1]))
       return i;
@@ -179,14 +180,19 @@ DocumentReader::DocumentReader(const std::string& path, std::string separator, s
     : bytes_(path), separator_(std::move(separator)), limit_(limit) {
   fill(kByteOrderMark.size());
   if (!buffer_.starts_with(kByteOrderMark)) return;
-  buffer_.erase(0, kByteOrderMark.size());
+  at_ = kByteOrderMark.size();
   offset_ = static_cast<int64_t>(kByteOrderMark.size());
 }
 
+// At least `wanted` bytes from at_ on, unless the file ends. What was used goes only when twice as
+// many are read, so bytes are moved once.
 void DocumentReader::fill(size_t wanted) {
-  while (!end_ && buffer_.size() < wanted) {
+  if (end_ || buffer_.size() - at_ >= wanted) return;
+  buffer_.erase(0, at_);
+  at_ = 0;
+  while (!end_ && buffer_.size() < 2 * wanted) {
     const size_t old = buffer_.size();
-    buffer_.resize(std::max(wanted, old + kReadBytes));
+    buffer_.resize(old + kReadBytes);
     const size_t n = bytes_.read(buffer_.data() + old, buffer_.size() - old);
     buffer_.resize(old + n);
     end_ = n == 0;
@@ -195,24 +201,25 @@ void DocumentReader::fill(size_t wanted) {
 
 bool DocumentReader::raw_next(TextPiece& piece) {
   fill(limit_ + separator_.size() + 2);
-  if (buffer_.empty() && !inside_) return false;
-  const size_t found = separator_.empty() ? std::string::npos : buffer_.find(separator_);
-  size_t cut = std::min(found, buffer_.size()), skip = 0;
+  const std::string_view rest = std::string_view(buffer_).substr(at_);
+  if (rest.empty() && !inside_) return false;
+  const size_t found = separator_.empty() ? std::string_view::npos : rest.find(separator_);
+  size_t cut = std::min(found, rest.size()), skip = 0;
   piece.first = !inside_;
   piece.last = true;
   if (cut > limit_) {
-    cut = cut_position(buffer_, limit_);
+    cut = cut_position(rest, limit_);
     piece.last = false;
-  } else if (found != std::string::npos) {
+  } else if (found != std::string_view::npos) {
     skip = separator_.size();
   }
-  piece.text.assign(buffer_, 0, cut);
+  piece.text = rest.substr(0, cut);
   piece.line = line_;
   piece.offset = offset_;
-  const auto end = buffer_.begin() + static_cast<std::ptrdiff_t>(cut + skip);
-  line_ += std::count(buffer_.begin(), end, '\n');
-  offset_ += static_cast<int64_t>(cut + skip);
-  buffer_.erase(buffer_.begin(), end);
+  const std::string_view used = rest.substr(0, cut + skip);
+  line_ += std::count(used.begin(), used.end(), '\n');
+  offset_ += static_cast<int64_t>(used.size());
+  at_ += used.size();
   inside_ = !piece.last;
   return true;
 }

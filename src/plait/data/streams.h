@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "plait/base/digest.h"
 #include "plait/io/files.h"
@@ -73,11 +74,12 @@ class DocumentReader {
   std::string separator_;
   size_t limit_;
   std::string buffer_;
+  size_t at_ = 0;  // in buffer_: what comes next
   bool end_ = false, inside_ = false;
   int64_t line_ = 1, offset_ = 0;
 };
 
 // Where to cut a text that is longer than `limit` bytes; 1 to limit.
-size_t cut_position(const std::string& text, size_t limit);
+size_t cut_position(std::string_view text, size_t limit);
 
 }  // namespace plait
