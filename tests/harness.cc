@@ -389,40 +389,4 @@ std::string compare_step(const Programs& programs, const Truth& truth,
   }
 }
 
-Case shrink(Case failing, Dtype dtype) {
-  auto fails = [&](const Case& c) { return run_case(c, dtype).outcome == Outcome::failed; };
-  for (bool smaller = true; smaller;) {
-    smaller = false;
-    std::vector<std::function<void(Case&)>> tries = {
-        [](Case& c) { c.plan.microbatches = std::max<int64_t>(1, c.plan.microbatches - 1); },
-        [](Case& c) { c.batch.slots = std::max<int64_t>(1, c.batch.slots - 1); },
-        [](Case& c) { c.plan.blocks.clear(); },
-        [](Case& c) {
-          if (!c.plan.place.empty()) c.plan.place.pop_back();
-        },
-        [](Case& c) {
-          if (!c.plan.place.empty()) c.plan.place.erase(c.plan.place.begin());
-        },
-    };
-    for (const auto& [letter, split] : failing.plan.split)
-      tries.emplace_back([l = letter](Case& c) { c.plan.split.erase(l); });
-    for (size_t i = 0; i < failing.plan.mesh.axes().size(); ++i)
-      tries.emplace_back([i](Case& c) {
-        std::vector<Axis> axes = c.plan.mesh.axes();
-        axes[i].size = 1;
-        c.plan.mesh = Mesh(axes, c.plan.mesh.pipeline_axis());
-        for (auto& [letter, split] : c.plan.split) split.sizes.clear();
-      });
-    for (const auto& change : tries) {
-      Case c = failing;
-      change(c);
-      if (print_case(c) == print_case(failing) || !fails(c)) continue;
-      failing = c;
-      smaller = true;
-      break;
-    }
-  }
-  return failing;
-}
-
 }  // namespace plait
