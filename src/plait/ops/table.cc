@@ -27,7 +27,7 @@
   X(sum_squares) \
   X(clip_scale) \
   X(adamw) \
-  X(sgd)
+  X(sgd) X(sgd_momentum)
 // clang-format on
 
 namespace plait {
