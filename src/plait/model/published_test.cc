@@ -187,7 +187,7 @@ TEST(Published, LayersDifferWhereTheyShould) {
   EXPECT_EQ(kinds_of(11).substr(0, 30), "layer_0*3 layer_1*1 layer_0*3 ");
   const std::string gemma = print_model(build_model(kPublished[8].config, {2, 64}, Head::logits));
   EXPECT_NE(gemma.find("rope(q_normed, positions) head_size=256 theta=10000\n"), std::string::npos);
-  EXPECT_NE(gemma.find("rope(q_normed, positions) head_size=256 theta=1e+06\n"), std::string::npos);
+  EXPECT_NE(gemma.find("rope(q_normed, positions) head_size=256 theta=1000000\n"), std::string::npos);
   EXPECT_NE(gemma.find("head_size=256 scale=0.0625 window=512\n"), std::string::npos);
 }
 
