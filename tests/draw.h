@@ -1,4 +1,4 @@
-// A stream of draws for tests: draw.below(n) is uniform in [0, n).
+// A stream of draws for random tests: the same on every machine.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace plait {
 class Draw {
  public:
   explicit Draw(uint64_t seed, uint32_t substream = 0) : seed_(seed), substream_(substream) {}
-  int64_t below(int64_t n) {
+  int64_t below(int64_t n) {  // uniform in [0, n)
     return static_cast<int64_t>(random_bits(seed_, Stream::test, next_++, substream_) %
                                 static_cast<uint64_t>(n));
   }

@@ -15,7 +15,6 @@ namespace plait {
 namespace {
 
 constexpr double kTolerance = 1e-10;
-constexpr double kRate = 0.05;
 
 std::vector<Axis> random_axes(Draw& d, int64_t layers) {
   const int world = static_cast<int>(d.pick<int64_t>({1, 2, 2, 3, 4, 4, 6, 8, 8, 8}));
@@ -42,7 +41,7 @@ std::vector<int64_t> random_sizes(Draw& d, int64_t elements, int ways) {
   return sizes;
 }
 
-void random_splits(Draw& d, const RandomSizes& s, Plan& plan) {
+void random_splits(Draw& d, const ConfigSizes& s, Plan& plan) {
   const int tp = plan.mesh.size("tp");
   plan.split["T"].axes = {"dp"};
   if (d.chance(15))
@@ -83,9 +82,9 @@ Case random_case(uint64_t seed) {
   Draw d(seed);
   Case c;
   c.seed = seed;
-  RandomSizes s;
-  c.config = random_config(d, s);
+  ConfigSizes s;
   c.batch = {d.between(1, 5), d.pick<int64_t>({12, 17, 24})};
+  c.config = random_config(d, c.batch.slot_tokens, s);
   c.plan.mesh = Mesh(random_axes(d, s.layers), "pp");
   c.plan.microbatches = d.between(1, 4);
   c.plan.schedule = d.chance(50) ? "1f1b" : "gpipe";
@@ -182,7 +181,7 @@ Batch random_batch(const Model& model, int64_t microbatches, uint64_t seed) {
     batch.microbatches[m]["weights"] = convert(weights, model.dtype);
   }
   HostTensor hyper(Dtype::f64, {2});
-  hyper.as<double>()[0] = kRate;
+  hyper.as<double>()[0] = kHarnessRate;
   hyper.as<double>()[1] = 1;
   batch.step["hyper"] = convert(hyper, model.dtype);
   return batch;
@@ -204,7 +203,7 @@ Truth make_truth(const Case& c) {
   t.batch = random_batch(t.model, c.plan.microbatches, c.seed);
   t.reference = reference_step(t.model, t.parameters, t.batch);
   t.after = t.parameters;
-  reference_sgd(t.after, t.reference.gradients, kRate);
+  reference_sgd(t.after, t.reference.gradients, kHarnessRate);
   return t;
 }
 
@@ -275,7 +274,7 @@ Run two_steps(const Programs& programs, Truth truth, double* worst) {
     if (step == 1) break;
     truth.reference = reference_step(truth.model, truth.parameters, truth.batch);
     truth.after = truth.parameters;
-    reference_sgd(truth.after, truth.reference.gradients, kRate);
+    reference_sgd(truth.after, truth.reference.gradients, kHarnessRate);
   }
   run.parameters = std::move(truth.parameters);
   run.loss = session.scalar("loss");
@@ -388,42 +387,6 @@ std::string compare_step(const Programs& programs, const Truth& truth,
   } catch (const std::exception& e) {
     return e.what();
   }
-}
-
-Case shrink(Case failing, Dtype dtype) {
-  auto fails = [&](const Case& c) { return run_case(c, dtype).outcome == Outcome::failed; };
-  for (bool smaller = true; smaller;) {
-    smaller = false;
-    std::vector<std::function<void(Case&)>> tries = {
-        [](Case& c) { c.plan.microbatches = std::max<int64_t>(1, c.plan.microbatches - 1); },
-        [](Case& c) { c.batch.slots = std::max<int64_t>(1, c.batch.slots - 1); },
-        [](Case& c) { c.plan.blocks.clear(); },
-        [](Case& c) {
-          if (!c.plan.place.empty()) c.plan.place.pop_back();
-        },
-        [](Case& c) {
-          if (!c.plan.place.empty()) c.plan.place.erase(c.plan.place.begin());
-        },
-    };
-    for (const auto& [letter, split] : failing.plan.split)
-      tries.emplace_back([l = letter](Case& c) { c.plan.split.erase(l); });
-    for (size_t i = 0; i < failing.plan.mesh.axes().size(); ++i)
-      tries.emplace_back([i](Case& c) {
-        std::vector<Axis> axes = c.plan.mesh.axes();
-        axes[i].size = 1;
-        c.plan.mesh = Mesh(axes, c.plan.mesh.pipeline_axis());
-        for (auto& [letter, split] : c.plan.split) split.sizes.clear();
-      });
-    for (const auto& change : tries) {
-      Case c = failing;
-      change(c);
-      if (print_case(c) == print_case(failing) || !fails(c)) continue;
-      failing = c;
-      smaller = true;
-      break;
-    }
-  }
-  return failing;
 }
 
 }  // namespace plait

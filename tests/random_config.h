@@ -1,5 +1,4 @@
-// A tiny random model of any family, as its config.json: sizes, heads, and every switch that the
-// family has.
+// A random config.json of a random family, small, with the family's flags drawn too.
 #pragma once
 
 #include <string>
@@ -8,10 +7,13 @@
 
 namespace plait {
 
-struct RandomSizes {
-  int64_t layers = 0, heads = 0, kv_heads = 0, head_size = 0;
+// What a random plan has to know of the model.
+struct ConfigSizes {
+  int64_t layers = 1, heads = 1, kv_heads = 1, head_size = 8;
 };
 
-std::string random_config(Draw& draw, RandomSizes& sizes);
+// `tokens` is the longest sequence: windows are drawn shorter, and rotary scaling is drawn with
+// bounds on both sides of it.
+std::string random_config(Draw& d, int64_t tokens, ConfigSizes& sizes);
 
 }  // namespace plait

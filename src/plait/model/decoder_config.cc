@@ -43,6 +43,8 @@ void refuse_dropout(Config& config, const std::string& key, Head head) {
 
 Decoder read_decoder(Config& c, const DecoderDefaults& defaults, Head head,
                      int64_t* max_positions) {
+  // Older files hold the rotary frequencies, which config.json states.
+  c.files.ignored = {"model.layers.*.self_attn.rotary_emb.inv_freq"};
   Decoder d;
   d.vocabulary = c.integer("vocab_size", 1, kMaxIds);
   d.width = c.integer("hidden_size", 1, kMaxWidth);

@@ -537,9 +537,14 @@ TEST(Ops, KnownValues) {
 }
 
 TEST(Ops, ClipScaleIsOneWithoutALimitAndBelowIt) {
-  EXPECT_EQ(apply("clip_scale", {100}, {{"max_norm", 0}}), 1);
-  EXPECT_EQ(apply("clip_scale", {100}, {{"max_norm", 11}}), 1);
-  EXPECT_NEAR(apply("clip_scale", {100}, {{"max_norm", 5}}), 0.5, 1e-6);
+  EXPECT_EQ(apply("clip_scale", {100, 1}, {{"max_norm", 0}}), 1);
+  EXPECT_EQ(apply("clip_scale", {100, 1}, {{"max_norm", 11}}), 1);
+  EXPECT_NEAR(apply("clip_scale", {100, 1}, {{"max_norm", 5}}), 0.5, 1e-6);
+  for (const double limit : {0, 1})
+    for (const double bad : {kNan, HUGE_VAL, -HUGE_VAL}) {
+      EXPECT_TRUE(std::isnan(apply("clip_scale", {bad, 1}, {{"max_norm", limit}})));
+      EXPECT_TRUE(std::isnan(apply("clip_scale", {1, bad}, {{"max_norm", limit}})));
+    }
 }
 
 TEST(Ops, IdsOutsideTheVocabularyAreRefusedByEveryShard) {

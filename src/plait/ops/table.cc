@@ -31,7 +31,11 @@
   X(sum_squares) \
   X(clip_scale) \
   X(adamw) \
-  X(sgd)
+  X(sgd) X(sgd_momentum) \
+  X(sum_along) \
+  X(adafactor_moment) X(adafactor_direction) X(adafactor_whole) X(adafactor_step) \
+  X(orthogonalize) \
+  X(muon_momentum) X(muon_step)
 // clang-format on
 
 namespace plait {

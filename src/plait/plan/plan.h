@@ -49,6 +49,4 @@ Placement place_by_letters(const Plan& plan, const TensorType& type);
 // The same for a parameter, where [place] has the first word.
 Placement place_parameter(const Plan& plan, const std::string& name, const TensorType& type);
 
-bool glob_match(std::string_view pattern, std::string_view text);  // * matches anything
-
 }  // namespace plait

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plait/base/glob.h"
+
 namespace plait {
 namespace {
 

@@ -192,19 +192,16 @@ BufferId RankEmitter::join(BufferId b, std::vector<int> stages) {
 
 void RankEmitter::add_states() {
   params_.assign(c_.model.params.size(), kNone);
-  const bool adamw = c_.options.train && c_.options.optimizer.name == "adamw";
   for (size_t p : c_.stage_params[index(stage_)]) {
     const Param& param = c_.model.params[p];
     const std::vector<int> stages = c_.pipelined() ? c_.param_stages[p] : std::vector<int>{};
-    auto state = [&](const char* kind) {
-      return add(kind + param.name, param.type, c_.param_placement[p], stages, true);
-    };
-    params_[p] = state("param/");
-    if (adamw) {
-      state("m/");
-      state("v/");
-    }
-    if (c_.options.train && c_.options.keep_gradients) state("grad/");
+    const Placement& at = c_.param_placement[p];
+    params_[p] = add("param/" + param.name, param.type, at, stages, true);
+    if (!c_.options.train) continue;
+    for (const StateDef& s : c_.updates[p].states)
+      add(s.prefix + "/" + param.name, state_type(s, param.type), state_placement(s, at), stages,
+          true);
+    if (c_.options.keep_gradients) add("grad/" + param.name, param.type, at, stages, true);
   }
   const TensorType scalar{c_.model.dtype, {}};
   if (c_.model.loss != kNone) add("loss", scalar, replicated(0), {}, true);
@@ -405,16 +402,16 @@ void RankEmitter::update() {
   hyper.microbatch = -1;
   hyper.out = {b[part.inputs[0]]};
   b[part.inputs[1]] = total;
-  size_t next = 2;
+  b[part.inputs[2]] = program_.find_state("loss");
+  size_t next = 3;
   for (size_t i = 0; i < params.size(); ++i) {
     const std::string& name = c_.model.params[params[i]].name;
     const BufferId gradient = bound.at(norm.outputs[i]);
     if (c_.options.keep_gradients) copy(gradient, program_.find_state("grad/" + name));
     b[part.inputs[next++]] = params_[params[i]];
     b[part.inputs[next++]] = gradient;
-    if (c_.options.optimizer.name == "sgd") continue;
-    b[part.inputs[next++]] = program_.find_state("m/" + name);
-    b[part.inputs[next++]] = program_.find_state("v/" + name);
+    for (const StateDef& s : c_.updates[params[i]].states)
+      b[part.inputs[next++]] = program_.find_state(s.prefix + "/" + name);
   }
   unit(fmt::format("U s{} {}", stage_, c_.options.optimizer.name));
   for (const PartNode& n : part.nodes) node(part, n, b, "");

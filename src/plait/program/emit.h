@@ -17,6 +17,7 @@ struct LowerContext {
   std::vector<std::vector<size_t>> stage_params;  // parameters of a pipeline rank, in order
   std::vector<PartGraph> norm_parts;              // per pipeline rank: gradients -> whole, total
   std::vector<PartGraph> update_parts;            // per pipeline rank: the optimizer
+  std::vector<ParamUpdate> updates;               // how each parameter is updated
 
   const PartGraph& part(size_t use) const { return result.parts[result.part_of_use[use]]; }
   // Where values that a pipeline rank makes live: empty when there is one pipeline rank only.
@@ -25,6 +26,9 @@ struct LowerContext {
   }
   bool pipelined() const { return plan.mesh.pipeline_size() > 1; }
 };
+
+// The placement of an optimizer's state: that of the parameter's dimensions which it has.
+Placement state_placement(const StateDef& state, const Placement& param);
 
 Program emit_rank(const LowerContext& context, int rank);
 

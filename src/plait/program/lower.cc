@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "plait/base/glob.h"
 #include "plait/program/emit.h"
 #include "plait/program/verify.h"
 
@@ -219,8 +220,9 @@ void partition_norm(LowerContext& c, int stage) {
   c.norm_parts.push_back(partition(r));
 }
 
+// Inputs: hyper, the sum of squares, the loss; then of each parameter its value, its gradient and
+// its states.
 void partition_update(LowerContext& c, int stage) {
-  const Optimizer& o = c.options.optimizer;
   Graph g;
   g.name = "update";
   PartitionRequest r;
@@ -229,26 +231,30 @@ void partition_update(LowerContext& c, int stage) {
     r.inputs.push_back(std::move(placement));
     return g.inputs.back();
   };
+  const TensorType scalar{c.model.dtype, {}};
   const ValueId hyper = input("hyper", {c.model.dtype, {{"", 2, 1}}}, replicated(1));
   Placement pending_total = replicated(0);
   if (c.pipelined()) pending_total.pending = {{c.plan.mesh.pipeline_axis(), Reduce::sum}};
-  const ValueId total = input("grad_sum_squares", {c.model.dtype, {}}, pending_total);
-  const ValueId scale = g.emit1("clip_scale", {total}, {{"max_norm", o.max_norm}}, Phase::U);
+  const ValueId total = input("grad_sum_squares", scalar, pending_total);
+  const ValueId loss = input("loss", scalar, replicated(0));
+  ValueId scale = kNone;
   for (size_t p : c.stage_params[static_cast<size_t>(stage)]) {
     const Param& param = c.model.params[p];
     const Placement& at = c.param_placement[p];
-    const double decay = param.type.dims.size() >= 2 ? o.weight_decay : 0;
+    const ParamUpdate& how = c.updates[p];
     const ValueId value = input("param/" + param.name, param.type, at);
     const ValueId gradient = input("grad/" + param.name, param.type, at);
-    if (o.name == "sgd") {
-      g.emit("sgd", {value, gradient, hyper, scale}, {{"weight_decay", decay}}, Phase::U);
-    } else {
-      const ValueId m = input("m/" + param.name, param.type, at);
-      const ValueId v = input("v/" + param.name, param.type, at);
-      g.emit("adamw", {value, gradient, m, v, hyper, scale},
-             {{"beta1", o.beta1}, {"beta2", o.beta2}, {"eps", o.eps}, {"weight_decay", decay}},
-             Phase::U);
-    }
+    std::vector<ValueId> states;
+    for (const StateDef& s : how.states)
+      states.push_back(
+          input(s.prefix + "/" + param.name, state_type(s, param.type), state_placement(s, at)));
+    if (how.def->update == nullptr) continue;
+    if (scale == kNone)
+      scale = g.emit1("clip_scale", {total, loss}, {{"max_norm", c.options.optimizer.max_norm}},
+                      Phase::U);
+    UpdateContext u{g,     value,      gradient,         states,   hyper,
+                    scale, param.type, how.weight_decay, how.rate, how.settings};
+    how.def->update(u);
   }
   g.outputs.push_back(total);  // whole, for the metrics
   r.outputs.push_back({replicated(0), {}});
@@ -323,14 +329,19 @@ void check_size(const LowerContext& c) {
 
 }  // namespace
 
+Placement state_placement(const StateDef& state, const Placement& param) {
+  Placement p;
+  for (const size_t d : state.dims) p.dims.push_back(param.dims.at(d));
+  return p;
+}
+
 Lowered lower(const Model& model, const Plan& plan, const LowerOptions& options) {
-  if (options.optimizer.name != "adamw" && options.optimizer.name != "sgd")
-    fail("unknown optimizer '{}'; known are adamw, sgd", options.optimizer.name);
   if (options.train && model.loss == kNone) fail("model '{}' has no loss to train on", model.name);
   if (plan.microbatches > 1 && (model.logits != kNone || !model.results.empty()))
     fail("model '{}' hands out {} for every token; needs microbatches = 1, found {}", model.name,
          model.logits != kNone ? "logits" : model.results[0].name, plan.microbatches);
-  LowerContext c{model, plan, options, {}, {}, {}, {}, {}, {}, {}, {}};
+  LowerContext c{model, plan, options, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  c.updates = choose_updates(options.optimizer, model);  // refused in evaluation too
   const int stages = plan.mesh.pipeline_size();
   const int microbatches = static_cast<int>(plan.microbatches);
   c.result.stage_of_use = assign_stages(model, plan);

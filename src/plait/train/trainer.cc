@@ -39,8 +39,7 @@ double learning_rate(const TrainConfig& c, int64_t step) {
   return c.learning_rate * (c.min_ratio + (1 - c.min_ratio) * fall);
 }
 
-double evaluate(Session& session, const TextData& data, const BatchLayout& layout,
-                int64_t batches) {
+double evaluate(Session& session, const Data& data, const BatchLayout& layout, int64_t batches) {
   const int64_t all = data.validation_batches(layout);
   if (batches == 0 || batches > all) batches = all;
   double sum = 0;
@@ -56,8 +55,7 @@ double evaluate(Session& session, const TextData& data, const BatchLayout& layou
   return sum / static_cast<double>(tokens);
 }
 
-Trainer::Trainer(const Model& model, const Plan& plan, const TextData& data,
-                 const TrainConfig& config)
+Trainer::Trainer(const Model& model, const Plan& plan, const Data& data, const TrainConfig& config)
     : model_(model),
       plan_(plan),
       data_(data),
@@ -80,7 +78,7 @@ StepReport Trainer::step() {
   r.steps = config_.steps;
   r.learning_rate = plait::learning_rate(config_, r.step);
   r.tokens = layout_.tokens();
-  Batch batch = data_.training_batch(layout_, config_.seed, done_);
+  Batch batch = data_.training_batch(layout_, done_);
   check_batch(batch, model_);
   HostTensor hyper(model_.dtype, {2});
   dispatch_float(model_.dtype, [&]<class T>() {
