@@ -17,6 +17,7 @@
 
 #include "plait/data/data.h"
 #include "plait/program/lower.h"
+#include "plait/train/learning_rate.h"
 
 namespace plait {
 
@@ -42,8 +43,8 @@ struct StepReport {
   std::optional<double> validation_loss;
 };
 
-// Learning rate of a step, counted from 1.
-double learning_rate(const TrainConfig& config, int64_t step);
+// The schedule of a run: warm-up, then a cosine.
+LearningRate rate_of(const TrainConfig& config);
 
 // The mean validation loss over `batches` validation batches (0: all), on a forward-only session.
 double evaluate(Session& session, const Data& data, const BatchLayout& layout, int64_t batches);
