@@ -197,7 +197,7 @@ void RankEmitter::add_states() {
     const std::vector<int> stages = c_.pipelined() ? c_.param_stages[p] : std::vector<int>{};
     const Placement& at = c_.param_placement[p];
     params_[p] = add("param/" + param.name, param.type, at, stages, true);
-    if (!c_.options.train) continue;
+    if (!c_.options.train || param.frozen) continue;
     for (const StateDef& s : c_.updates[p].states)
       add(s.prefix + "/" + param.name, state_type(s, param.type), state_placement(s, at), stages,
           true);
@@ -215,7 +215,7 @@ void RankEmitter::start() {
     fill(loss_, 0);
   }
   if (!c_.options.train) return;
-  for (size_t p : c_.stage_params[index(stage_)]) {
+  for (size_t p : c_.stage_trained[index(stage_)]) {
     const Param& param = c_.model.params[p];
     gradients_[p] = add("grad/" + param.name, param.type, c_.gradient_placement[p], c_.on(stage_));
     fill(gradients_[p], 0);
@@ -310,6 +310,7 @@ void RankEmitter::backward(int m, Phase phase) {
   if (phase == Phase::B && !last) {
     unit(head + "recv");
     for (ModelValueId v : crossing(stage_)) {
+      if (!c_.gradient_flows[index(v)]) continue;
       const Value& value = c_.model.values[index(v)];
       const BufferId b = add(fmt::format("d_{} m{}", value.name, m), value.type,
                              place_by_letters(c_.plan, value.type), c_.on(stage_));
@@ -349,6 +350,7 @@ void RankEmitter::backward(int m, Phase phase) {
   if (phase == Phase::B && stage_ > 0) {
     unit(head + "send");
     for (ModelValueId v : crossing(stage_ - 1)) {
+      if (!c_.gradient_flows[index(v)]) continue;
       Action& a = emit(ActionKind::send);
       a.in = {d_values_.at({v, m})};
       a.peer = mesh_.neighbour(rank_, mesh_.pipeline_axis(), stage_ - 1);
@@ -366,7 +368,7 @@ void RankEmitter::finish_loss() {
 
 void RankEmitter::update() {
   unit(fmt::format("U s{} gradients", stage_));
-  const std::vector<size_t>& params = c_.stage_params[index(stage_)];
+  const std::vector<size_t>& params = c_.stage_trained[index(stage_)];
   const PartGraph& norm = c_.norm_parts[index(stage_)];
   Bindings bound;
   for (size_t i = 0; i < params.size(); ++i) {
