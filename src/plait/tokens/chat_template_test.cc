@@ -122,7 +122,9 @@ TEST(ChatTemplate, ErrorsSayWhere) {
       {"{{ strftime_now('%Q') }}", "t:1:4: strftime_now: the directive '%Q'"},
       {"{{ (messages.items)() }}", "t:1:14: a list has no 'items'"},
       {"{{ messages.append }}{{ {}.pop }}{{ {}['pop']() }}",
-       "t:1:39: the method 'pop' of a dict is not allowed"}};
+       "t:1:39: the method 'pop' of a dict is not allowed"},
+      {"{% if false %}{{ [].append(1) }}{% endif %}{{ messages.append(1) }}",
+       "t:1:56: the method 'append' of a list is not allowed"}};
   for (const auto& [text, error] : kAll) EXPECT_THAT(error_of(text), StartsWith(error)) << text;
   EXPECT_THAT(error_of("\xff"), StartsWith("t: the template is not valid UTF-8"));
 }
