@@ -13,6 +13,7 @@ void add_tokenize(CLI::App& app);
 void add_train(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_checkpoint(CLI::App& app);
+void add_data(CLI::App& app);
 void add_demo(CLI::App& app);
 
 }  // namespace plait

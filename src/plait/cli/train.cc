@@ -8,6 +8,7 @@
 #include "plait/report/explain.h"
 #include "plait/report/progress.h"
 #include "plait/report/table.h"
+#include "plait/tokens/tokenizer.h"
 
 namespace plait {
 
@@ -25,7 +26,13 @@ void run_train(TrainOptions o) {
     fail("--init '{}': {}; needs a folder with config.json and model.safetensors", o.init,
          file_exists(o.init) ? "a file" : "nothing is there");
   const Model model = open_model(o, Head::loss);
-  const TextData data = load_text_data(o.data, model.extent("V").size, o.slot_tokens);
+  DataConfig data_config;
+  data_config.train = {{o.data}};
+  data_config.slot_tokens = o.slot_tokens;
+  data_config.vocabulary = model.extent("V").size;
+  data_config.seed = o.config.seed;
+  const auto tokenizer = byte_tokenizer();
+  const auto data = Data::open(data_config, *tokenizer);
   if (o.plan.empty() && o.ranks > 1)
     fail("--ranks {} without a plan; without one a single rank trains, so give --plan FILE",
          o.ranks);
@@ -39,7 +46,7 @@ void run_train(TrainOptions o) {
   o.config.optimizer = options.optimizer;
   const HostTensors initial =
       o.init.empty() ? initial_parameters(model, o.config.seed) : load_parameters(model, o.init);
-  Trainer trainer(model, plan, data, o.config);
+  Trainer trainer(model, plan, *data, o.config);
   trainer.set_parameters(initial);
   Progress progress(stdout);
   std::optional<double> validation;
@@ -50,7 +57,7 @@ void run_train(TrainOptions o) {
   check_counters(trainer.session());
   fmt::print("  validation loss {:.4f} nats per byte on {} bytes\n",
              validation ? *validation : trainer.validation_loss(),
-             grouped(data.validation_labels(trainer.layout(), trainer.eval_batches())));
+             grouped(data->validation_labels(trainer.layout(), trainer.eval_batches())));
   if (o.out.empty()) return;
   save_model(model, trainer.parameters(), o.out);
   fmt::print("  saved in '{}'\n", o.out);

@@ -9,12 +9,7 @@ namespace plait {
 namespace {
 
 void check(const TrainConfig& c) {
-  if (c.steps < 1) fail("{} steps; needs 1 or more", c.steps);
-  if (c.warmup_steps < 0) fail("{} warm-up steps; needs 0 or more", c.warmup_steps);
-  if (!std::isfinite(c.learning_rate) || c.learning_rate <= 0)
-    fail("learning rate {}; needs a positive number", c.learning_rate);
-  if (!(c.min_ratio >= 0 && c.min_ratio <= 1))
-    fail("the last learning rate is {} of the largest; needs 0 to 1", c.min_ratio);
+  check_learning_rate(rate_of(c));
   if (c.eval_every < 0 || c.eval_batches < 0)
     fail("validation every {} steps over {} batches; needs 0 or more", c.eval_every,
          c.eval_batches);
@@ -29,18 +24,16 @@ Programs train_programs(const Model& model, const Plan& plan, const TrainConfig&
 
 }  // namespace
 
-double learning_rate(const TrainConfig& c, int64_t step) {
-  const int64_t warmup = std::min(c.warmup_steps, c.steps);
-  if (step <= warmup)
-    return c.learning_rate * static_cast<double>(step) / static_cast<double>(warmup);
-  const double done = static_cast<double>(step - warmup) /
-                      static_cast<double>(std::max<int64_t>(1, c.steps - warmup));
-  const double fall = 0.5 * (1 + std::cos(M_PI * std::min(1.0, done)));
-  return c.learning_rate * (c.min_ratio + (1 - c.min_ratio) * fall);
+LearningRate rate_of(const TrainConfig& c) {
+  LearningRate rate;
+  rate.peak = c.learning_rate;
+  rate.steps = c.steps;
+  rate.warmup_steps = c.warmup_steps;
+  rate.final_ratio = c.min_ratio;
+  return rate;
 }
 
-double evaluate(Session& session, const TextData& data, const BatchLayout& layout,
-                int64_t batches) {
+double evaluate(Session& session, const Data& data, const BatchLayout& layout, int64_t batches) {
   const int64_t all = data.validation_batches(layout);
   if (batches == 0 || batches > all) batches = all;
   double sum = 0;
@@ -56,8 +49,7 @@ double evaluate(Session& session, const TextData& data, const BatchLayout& layou
   return sum / static_cast<double>(tokens);
 }
 
-Trainer::Trainer(const Model& model, const Plan& plan, const TextData& data,
-                 const TrainConfig& config)
+Trainer::Trainer(const Model& model, const Plan& plan, const Data& data, const TrainConfig& config)
     : model_(model),
       plan_(plan),
       data_(data),
@@ -78,9 +70,9 @@ StepReport Trainer::step() {
   StepReport r;
   r.step = done_ + 1;
   r.steps = config_.steps;
-  r.learning_rate = plait::learning_rate(config_, r.step);
+  r.learning_rate = plait::learning_rate(rate_of(config_), r.step);
   r.tokens = layout_.tokens();
-  Batch batch = data_.training_batch(layout_, config_.seed, done_);
+  Batch batch = data_.training_batch(layout_, done_);
   check_batch(batch, model_);
   HostTensor hyper(model_.dtype, {2});
   dispatch_float(model_.dtype, [&]<class T>() {

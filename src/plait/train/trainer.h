@@ -15,8 +15,9 @@
 #include <memory>
 #include <optional>
 
+#include "plait/data/data.h"
 #include "plait/program/lower.h"
-#include "plait/train/text_data.h"
+#include "plait/train/learning_rate.h"
 
 namespace plait {
 
@@ -42,16 +43,16 @@ struct StepReport {
   std::optional<double> validation_loss;
 };
 
-// Learning rate of a step, counted from 1.
-double learning_rate(const TrainConfig& config, int64_t step);
+// The schedule of a run: warm-up, then a cosine.
+LearningRate rate_of(const TrainConfig& config);
 
 // The mean validation loss over `batches` validation batches (0: all), on a forward-only session.
-double evaluate(Session& session, const TextData& data, const BatchLayout& layout, int64_t batches);
+double evaluate(Session& session, const Data& data, const BatchLayout& layout, int64_t batches);
 
 class Trainer {
  public:
   // `model` has a loss, and as many tokens per slot as the data; `data` must outlive the trainer.
-  Trainer(const Model& model, const Plan& plan, const TextData& data, const TrainConfig& config);
+  Trainer(const Model& model, const Plan& plan, const Data& data, const TrainConfig& config);
 
   void set_parameters(const HostTensors& parameters);
   HostTensors parameters() const { return session_.gather("param/"); }
@@ -68,7 +69,7 @@ class Trainer {
   void write_metrics(const StepReport& report);
   Model model_;
   Plan plan_;
-  const TextData& data_;
+  const Data& data_;
   TrainConfig config_;
   BatchLayout layout_;
   Session session_;
