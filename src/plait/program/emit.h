@@ -31,6 +31,9 @@ struct LowerContext {
   bool pipelined() const { return plan.mesh.pipeline_size() > 1; }
 };
 
+// Is the value summed over micro-batches: the loss, or a result that is a scalar?
+bool is_total(const Model& model, ModelValueId v);
+
 // The placement of an optimizer's state: that of the parameter's dimensions which it has.
 Placement state_placement(const StateDef& state, const Placement& param);
 

@@ -123,7 +123,7 @@ PartGraph partition_use(const LowerContext& c, const BlockUse& use, const Graph&
   for (ModelValueId v : use.outputs) {
     r.d_outputs.push_back(place_by_letters(c.plan, c.model.values[index(v)].type));
     r.outputs.push_back({r.d_outputs.back(), {}});
-    if (v == c.model.loss) r.outputs.back().may_stay_pending = all_axes;
+    if (is_total(c.model, v)) r.outputs.back().may_stay_pending = all_axes;
   }
   if (!c.options.train) {
     r.d_inputs.clear();
@@ -175,7 +175,7 @@ std::string part_key(const LowerContext& c, size_t u) {
     key += kind + to_string(place_by_letters(c.plan, c.model.values[index(v)].type));
   };
   for (ModelValueId v : use.inputs) add(is_model_input(c.model, v) ? "|i" : "|v", v);
-  for (ModelValueId v : use.outputs) add(v == c.model.loss ? "|l" : "|v", v);
+  for (ModelValueId v : use.outputs) add(is_total(c.model, v) ? "|l" : "|v", v);
   return key;
 }
 
@@ -357,7 +357,23 @@ void check_size(const LowerContext& c) {
         nodes, c.plan.microbatches, ranks, total, kMostNodes);
 }
 
+// What the model hands out that is no total, by name; empty: nothing.
+std::string value_of_tokens(const Model& model) {
+  if (model.logits != kNone) return "logits";
+  for (const ModelResult& r : model.results)
+    if (!is_total(model, r.value)) return r.name;
+  return "";
+}
+
 }  // namespace
+
+bool is_total(const Model& model, ModelValueId v) {
+  if (v == kNone) return false;
+  if (v == model.loss) return true;
+  const bool handed_out = std::any_of(model.results.begin(), model.results.end(),
+                                      [&](const ModelResult& r) { return r.value == v; });
+  return handed_out && model.values[index(v)].type.dims.empty();
+}
 
 Placement state_placement(const StateDef& state, const Placement& param) {
   Placement p;
@@ -369,9 +385,10 @@ Lowered lower(const Model& model, const Plan& plan, const LowerOptions& options)
   if (options.train && model.loss == kNone) fail("model '{}' has no loss to train on", model.name);
   if (options.train && model.trained_count() == 0)
     fail("model '{}': every parameter is frozen; needs one to train", model.name);
-  if (plan.microbatches > 1 && (model.logits != kNone || !model.results.empty()))
+  const std::string each = value_of_tokens(model);
+  if (plan.microbatches > 1 && !each.empty())
     fail("model '{}' hands out {} for every token; needs microbatches = 1, found {}", model.name,
-         model.logits != kNone ? "logits" : model.results[0].name, plan.microbatches);
+         each, plan.microbatches);
   LowerContext c{model, plan, options, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   c.updates = choose_updates(options.optimizer, model);  // refused in evaluation too
   const int stages = plan.mesh.pipeline_size();
