@@ -132,7 +132,10 @@ class SentencePieceTokenizer final : public Tokenizer {
       part += piece;
     }
     flush();
-    if (options_.legacy && facts_.add_dummy_prefix && part.starts_with(' ')) part.erase(0, 1);
+    if (facts_.remove_extra_whitespaces && text.empty())
+      part.erase(0, part.find_first_not_of(' '));
+    else if (options_.legacy && facts_.add_dummy_prefix && part.starts_with(' '))
+      part.erase(0, 1);
     text += part;
   }
 
