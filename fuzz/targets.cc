@@ -3,7 +3,7 @@
 
 #define PLAIT_FUZZ_TARGETS(X)                                                            \
   X(safetensors) X(index) X(config) X(manifest) X(jsonl) X(megatron_index) X(data_cache) \
-  X(template) X(adapter)
+  X(template) X(adapter) X(encode) X(sentencepiece) X(tokenizer)
 
 namespace plait {
 
