@@ -1,7 +1,7 @@
 // All fuzz targets, one line each; the record of NAME is made by fuzz_NAME() in fuzz/NAME.cc.
 #include "fuzz.h"
 
-#define PLAIT_FUZZ_TARGETS(X) X(safetensors)
+#define PLAIT_FUZZ_TARGETS(X) X(safetensors) X(index) X(config) X(manifest)
 
 namespace plait {
 

@@ -6,65 +6,15 @@
 #include <functional>
 #include <sstream>
 
-#include "plait/base/rng.h"
 #include "plait/model/families.h"
 #include "plait/program/verify.h"
+#include "random_config.h"
 
 namespace plait {
 
 namespace {
 
 constexpr double kTolerance = 1e-10;
-constexpr double kRate = 0.05;
-
-// A stream of draws: draw.below(n) is uniform in [0, n).
-class Draw {
- public:
-  explicit Draw(uint64_t seed, uint32_t substream = 0) : seed_(seed), substream_(substream) {}
-  int64_t below(int64_t n) {
-    return static_cast<int64_t>(random_bits(seed_, Stream::test, next_++, substream_) %
-                                static_cast<uint64_t>(n));
-  }
-  int64_t between(int64_t low, int64_t high) { return low + below(high - low + 1); }
-  bool chance(int percent) { return below(100) < percent; }
-  double gauss() { return normal(seed_, Stream::test, next_++, substream_); }
-  template <class T>
-  const T& pick(const std::vector<T>& from) {
-    return from[static_cast<size_t>(below(static_cast<int64_t>(from.size())))];
-  }
-
- private:
-  uint64_t seed_, next_ = 0;
-  uint32_t substream_;
-};
-
-struct Sizes {
-  int64_t layers, heads, kv_heads;
-};
-
-std::string random_config(Draw& d, Sizes& s) {
-  s.layers = d.between(1, 4);
-  if (d.chance(40)) {
-    s.heads = s.kv_heads = 4;
-    return fmt::format(
-        R"({{"model_type":"gpt2","vocab_size":67,"n_positions":64,"n_embd":32,"n_layer":{},"n_head":4,)"
-        R"("layer_norm_epsilon":1e-05,"activation_function":"gelu_new","resid_pdrop":0,"embd_pdrop":0,)"
-        R"("attn_pdrop":0}})",
-        s.layers);
-  }
-  s.heads = d.pick<int64_t>({4, 6, 8});
-  std::vector<int64_t> divisors;
-  for (int64_t n = 1; n <= s.heads; ++n)
-    if (s.heads % n == 0) divisors.push_back(n);
-  s.kv_heads = d.pick(divisors);
-  return fmt::format(
-      R"({{"model_type":"llama","vocab_size":67,"hidden_size":32,"num_hidden_layers":{},)"
-      R"("num_attention_heads":{},"num_key_value_heads":{},"head_dim":8,"intermediate_size":{},)"
-      R"("rms_norm_eps":1e-05,"rope_theta":10000.0,"max_position_embeddings":64,)"
-      R"("tie_word_embeddings":{},"hidden_act":"silu"}})",
-      s.layers, s.heads, s.kv_heads, d.pick<int64_t>({88, 40, 37}),
-      d.chance(40) ? "true" : "false");
-}
 
 std::vector<Axis> random_axes(Draw& d, int64_t layers) {
   const int world = static_cast<int>(d.pick<int64_t>({1, 2, 2, 3, 4, 4, 6, 8, 8, 8}));
@@ -91,7 +41,7 @@ std::vector<int64_t> random_sizes(Draw& d, int64_t elements, int ways) {
   return sizes;
 }
 
-void random_splits(Draw& d, const Sizes& s, Plan& plan) {
+void random_splits(Draw& d, const ConfigSizes& s, Plan& plan) {
   const int tp = plan.mesh.size("tp");
   plan.split["T"].axes = {"dp"};
   if (d.chance(15))
@@ -128,9 +78,9 @@ Case random_case(uint64_t seed) {
   Draw d(seed);
   Case c;
   c.seed = seed;
-  Sizes s{};
-  c.config = random_config(d, s);
+  ConfigSizes s;
   c.batch = {d.between(1, 5), d.pick<int64_t>({12, 17, 24})};
+  c.config = random_config(d, c.batch.slot_tokens, s);
   c.plan.mesh = Mesh(random_axes(d, s.layers), "pp");
   c.plan.microbatches = d.between(1, 4);
   c.plan.schedule = d.chance(50) ? "1f1b" : "gpipe";
@@ -227,7 +177,7 @@ Batch random_batch(const Model& model, int64_t microbatches, uint64_t seed) {
     batch.microbatches[m]["weights"] = convert(weights, model.dtype);
   }
   HostTensor hyper(Dtype::f64, {2});
-  hyper.as<double>()[0] = kRate;
+  hyper.as<double>()[0] = kHarnessRate;
   hyper.as<double>()[1] = 1;
   batch.step["hyper"] = convert(hyper, model.dtype);
   return batch;
@@ -249,7 +199,7 @@ Truth make_truth(const Case& c) {
   t.batch = random_batch(t.model, c.plan.microbatches, c.seed);
   t.reference = reference_step(t.model, t.parameters, t.batch);
   t.after = t.parameters;
-  reference_sgd(t.after, t.reference.gradients, kRate);
+  reference_sgd(t.after, t.reference.gradients, kHarnessRate);
   return t;
 }
 
@@ -320,7 +270,7 @@ Run two_steps(const Programs& programs, Truth truth, double* worst) {
     if (step == 1) break;
     truth.reference = reference_step(truth.model, truth.parameters, truth.batch);
     truth.after = truth.parameters;
-    reference_sgd(truth.after, truth.reference.gradients, kRate);
+    reference_sgd(truth.after, truth.reference.gradients, kHarnessRate);
   }
   run.parameters = std::move(truth.parameters);
   run.loss = session.scalar("loss");

@@ -17,6 +17,9 @@ struct Case {
   Plan plan;
 };
 
+// The learning rate of every SGD step here.
+inline constexpr double kHarnessRate = 0.05;
+
 Case random_case(uint64_t seed);
 std::string print_case(const Case& c);
 Case parse_case(const std::string& text, const std::string& source);

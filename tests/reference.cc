@@ -73,6 +73,20 @@ HostTensor absolute(const Graph& graph, ValueId v, const Values& values) {
 
 }  // namespace
 
+HostTensor file_part(const Param& param, const HostTensor& whole) {
+  const FileSlice& file = param.file;
+  std::vector<int64_t> dims;
+  for (const Extent& e : param.type.dims) dims.push_back(e.size);
+  HostTensor part(Dtype::f64, dims);
+  const int64_t columns = dims.size() == 1 ? 1 : dims[1];
+  const int64_t rows_in_file = file.transposed ? whole.dims[1] : whole.dims[0];
+  for (int64_t r = 0; r < dims[0]; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      part.as<double>()[r * columns + c] = whole.at(
+          file.transposed ? c * rows_in_file + file.row + r : (file.row + r) * columns + c);
+  return part;
+}
+
 double norm(const HostTensor& tensor) {
   double sum = 0;
   for (int64_t i = 0; i < tensor.elements(); ++i) sum += tensor.at(i) * tensor.at(i);

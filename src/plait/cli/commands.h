@@ -11,6 +11,7 @@ void add_verify(CLI::App& app);
 void add_explain(CLI::App& app);
 void add_train(CLI::App& app);
 void add_generate(CLI::App& app);
+void add_checkpoint(CLI::App& app);
 void add_demo(CLI::App& app);
 
 }  // namespace plait

@@ -12,6 +12,7 @@
 #include "plait/report/explain.h"
 #include "plait/report/progress.h"
 #include "plait/report/table.h"
+#include "plait/tokens/tokenizer.h"
 #include "plait/train/trigram.h"
 
 namespace plait {
@@ -154,7 +155,10 @@ void Demo::sample() {
   say(fmt::format("The held-out words \"{}\" continued at temperature 0.7:", prompt));
   Generator generator(load_model("llama-demo", {1, o_.slot_tokens}, Head::logits),
                       trainer_.parameters());
-  std::string text = prompt + generator.generate(prompt, {o_.sample_tokens, 0.7, o_.config.seed});
+  const auto tokenizer = byte_tokenizer();
+  const GenerateOptions options{o_.sample_tokens, 0.7, o_.config.seed, {}};
+  std::string text =
+      prompt + tokenizer->decode(generator.generate(tokenizer->encode(prompt), options));
   for (char& c : text)
     if (c != '\n' && (c < 32 || c > 126)) c = '?';
   for (size_t begin = 0; begin < text.size();) {

@@ -18,6 +18,7 @@ int run(int argc, char** argv) {
   plait::add_explain(app);
   plait::add_train(app);
   plait::add_generate(app);
+  plait::add_checkpoint(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::RuntimeError& e) {  // a command that has said itself what was wrong

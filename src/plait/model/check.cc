@@ -233,7 +233,7 @@ class UseCheck {
 
 void check_pieces(const Model& m) {
   check_name("model", m.name);
-  if (!info(m.dtype).is_float) fail("element type {}, expected f32 or f64", info(m.dtype).name);
+  if (!is_computed_float(m.dtype)) fail("element type {}, expected f32 or f64", info(m.dtype).name);
   Names extents("extent"), values("value"), params("parameter"), blocks("block"), uses("use");
   for (const Extent& e : m.extents) extents.add(e.name), check_extent(e);
   for (const Value& v : m.values) values.add(v.name);

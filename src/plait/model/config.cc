@@ -45,7 +45,20 @@ std::string shown(const json& value) {
   fail("config.json: '{}' is {}, expected {}", key, shown(found), expected);
 }
 
-std::string_view torch_name(Dtype dtype) { return dtype == Dtype::f64 ? "float64" : "float32"; }
+struct TorchName {
+  std::string_view name;
+  Dtype dtype;
+};
+constexpr TorchName kTorchNames[] = {{"float64", Dtype::f64},
+                                     {"float32", Dtype::f32},
+                                     {"bfloat16", Dtype::bf16},
+                                     {"float16", Dtype::f16}};
+
+std::string_view torch_name(Dtype dtype) {
+  for (const TorchName& t : kTorchNames)
+    if (t.dtype == dtype) return t.name;
+  fail("element type {} cannot stand in config.json", info(dtype).name);
+}
 
 }  // namespace
 
@@ -118,11 +131,12 @@ void Config::finish() const {
   }
 }
 
-Dtype Config::dtype() {
+Dtype Config::dtype() { return storage() == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
+
+Dtype Config::storage() {
   const std::string dtype = text("torch_dtype", text("dtype", "float32"));
-  for (const char* known : {"float32", "float16", "bfloat16"})
-    if (dtype == known) return Dtype::f32;
-  if (dtype == "float64") return Dtype::f64;
+  for (const TorchName& t : kTorchNames)
+    if (t.name == dtype) return t.dtype;
   fail("config.json: torch_dtype '{}', expected float64, float32, bfloat16 or float16", dtype);
 }
 

@@ -32,6 +32,8 @@ class Config {
             std::string_view advice = "another value is not supported yet");
   void finish() const;  // throws on a key that nobody asked for
   Dtype dtype();        // float64 gives f64, all other floating-point types f32
+  Dtype storage();      // what files of the model hold: bf16, f16, f32 or f64
+  FileRules files;      // the family sets them
 
  private:
   const nlohmann::json* find(const std::string& key);
@@ -39,7 +41,7 @@ class Config {
   std::set<std::string> asked_;
 };
 
-// config.json with its dtype key naming `dtype`; the same text when it does already.
+// config.json with its dtype key naming `dtype`, one of files; the same text when it does already.
 std::string config_with_dtype(const std::string& text, Dtype dtype);
 
 // A family turns config.json into the text of a model (model.h): reads what it understands and

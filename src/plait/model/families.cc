@@ -115,6 +115,7 @@ Model build_model(std::string_view config_json, const BatchShape& batch, Head he
   text += family->text(config, batch, head);
   config.finish();
   Model model = parse_model(text, type + " family");
+  model.files = config.files;
   model.config_json = config_json;
   return model;
 }

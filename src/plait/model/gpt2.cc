@@ -137,6 +137,9 @@ std::string layer_params(const Gpt2Sizes& s, int64_t layer) {
 
 std::string gpt2_text(Config& config, const BatchShape& batch, Head head) {
   const Gpt2Sizes s = read(config, batch);
+  // OpenAI's own files lack the prefix, and hold the causal mask of every layer.
+  config.files = {"transformer.",
+                  {"transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias"}};
   const bool loss = head == Head::loss;
   std::string t;
   t += fmt::format("extent T = {} by {}\nextent D = {}\nextent H = {} by {}\n",

@@ -108,6 +108,8 @@ constexpr LayerParam kLayerParams[] = {
 }  // namespace
 
 std::string llama_text(Config& config, const BatchShape& batch, Head head) {
+  // Older files hold the rotary frequencies, which config.json states.
+  config.files.ignored = {"model.layers.*.self_attn.rotary_emb.inv_freq"};
   const LlamaSizes s = read(config);
   const bool loss = head == Head::loss;
   std::string t;

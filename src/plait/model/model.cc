@@ -73,7 +73,7 @@ void rebuild(Model& m, const Retype& retype) {
 }  // namespace
 
 Model with_dtype(Model model, Dtype dtype) {
-  if (!info(dtype).is_float)
+  if (!is_computed_float(dtype))
     fail("model '{}': found element type {}, expected f32 or f64", model.name, info(dtype).name);
   model.dtype = dtype;
   rebuild(model, [&](TensorType type) {

@@ -61,6 +61,13 @@ struct BlockUse {
   std::vector<size_t> params;  // index into Model::params, parallel to the block's params
 };
 
+// What a family's files may hold beside or instead of the parameters' names. In patterns `*` stands
+// for one part between dots.
+struct FileRules {
+  std::string optional_prefix;       // files may lack it: "transformer."; then all names do
+  std::vector<std::string> ignored;  // patterns of tensors that are no parameters: masks, tables
+};
+
 struct Model {
   std::string name;
   Dtype dtype = Dtype::f32;
@@ -72,6 +79,7 @@ struct Model {
   std::vector<BlockUse> uses;   // in topological order
   ModelValueId loss = kNone;    // a scalar: the sum over the micro-batch; kNone: inference
   ModelValueId logits = kNone;  // [T, V], for inference
+  FileRules files;              // of its family
   std::string config_json;      // the Hugging Face config.json it came from, or empty
 
   const Extent& extent(std::string_view letter) const;  // throws when there is none
