@@ -203,12 +203,9 @@ void TrainCommand::describe() {
 
 // True: it goes on from a checkpoint.
 bool TrainCommand::resume() {
-  if (o_.config.checkpoints.empty()) return false;
-  std::vector<std::string> remarks;
-  const std::optional<Checkpoint> last =
-      is_folder(o_.config.checkpoints)
-          ? CheckpointStore::load_latest(o_.config.checkpoints, &remarks)
-          : std::nullopt;
+  if (trainer_->store() == nullptr) return false;
+  std::vector<std::string> remarks = trainer_->store()->notes();
+  const std::optional<Checkpoint> last = trainer_->store()->load_latest(&remarks);
   for (const std::string& remark : remarks) fmt::print("  note: {}\n", remark);
   if (!last) {
     if (o_.resume) fmt::print("  no checkpoint in '{}' yet: a new run\n", o_.config.checkpoints);

@@ -256,9 +256,9 @@ double Trainer::validation_loss() {
 // Lines after the step that is resumed are written again.
 void Trainer::open_logs() {
   if (!config_.metrics.empty() && metrics_ == nullptr)
-    metrics_ = std::make_unique<MetricsLog>(config_.metrics, done_);
+    metrics_ = std::make_unique<MetricsLog>(config_.metrics, resumed_);
   if (!config_.tensorboard.empty() && tensorboard_ == nullptr)
-    tensorboard_ = std::make_unique<TensorBoardWriter>(config_.tensorboard);
+    tensorboard_ = std::make_unique<TensorBoardWriter>(config_.tensorboard, resumed_);
 }
 
 void Trainer::write_metrics(const StepReport& r) {
@@ -347,6 +347,8 @@ void Trainer::resume(const Checkpoint& c) {
   early_.restore(c.trainer.at("validation"));
   tokens_seen_ = c.trainer.at("tokens_seen");
   done_ = c.step;
+  resumed_ = c.step;
+  if (store_ != nullptr) store_->discard_after(c.step);
 }
 
 }  // namespace plait

@@ -27,6 +27,7 @@
 #include "plait/train/learning_rate.h"
 #include "plait/train/metrics.h"
 #include "plait/train/preference.h"
+#include "plait/train/tensorboard.h"
 #include "plait/train/watch.h"
 
 namespace plait {
@@ -97,6 +98,8 @@ class Trainer {
     description_ = std::move(description);
   }
   int64_t done() const { return done_; }
+  // Of config.checkpoints; none: no folder. Reading what is there goes through it too.
+  const CheckpointStore* store() const { return store_.get(); }
 
   StepReport step();  // the next one
   // Goes on until the last step, or until `stop` is set, which is looked at between steps.
@@ -139,6 +142,7 @@ class Trainer {
   nlohmann::ordered_json description_;
   std::string frozen_digest_;
   int64_t done_ = 0, tokens_seen_ = 0;
+  std::optional<int64_t> resumed_;
 };
 
 }  // namespace plait
