@@ -47,8 +47,12 @@ void random_splits(Draw& d, const ConfigSizes& s, Plan& plan) {
   if (d.chance(15))
     plan.split["T"].axes =
         d.chance(50) ? std::vector<std::string>{"dp", "tp"} : std::vector<std::string>{"tp", "dp"};
-  if (s.heads % tp == 0 && s.kv_heads % tp == 0 && d.chance(85))
-    plan.split["H"].axes = plan.split["G"].axes = {"tp"};
+  // Heads that do not divide are dealt out unevenly, or key/value heads are gathered.
+  if (d.chance(85)) plan.split["H"].axes = {"tp"};
+  if (plan.split.contains("H") ? d.chance(80) : d.chance(20)) plan.split["G"].axes = {"tp"};
+  if (plan.split.contains("H") && tp > 1 && d.chance(15))
+    for (const int64_t n : random_sizes(d, s.heads, tp))
+      plan.split["H"].sizes.push_back(n * s.head_size);
   if (d.chance(80)) plan.split["F"].axes = {"tp"};
   if (d.chance(70)) plan.split["V"].axes = {"tp"};
   if (d.chance(15)) plan.split["D"].axes = {"tp"};
@@ -383,42 +387,6 @@ std::string compare_step(const Programs& programs, const Truth& truth,
   } catch (const std::exception& e) {
     return e.what();
   }
-}
-
-Case shrink(Case failing, Dtype dtype) {
-  auto fails = [&](const Case& c) { return run_case(c, dtype).outcome == Outcome::failed; };
-  for (bool smaller = true; smaller;) {
-    smaller = false;
-    std::vector<std::function<void(Case&)>> tries = {
-        [](Case& c) { c.plan.microbatches = std::max<int64_t>(1, c.plan.microbatches - 1); },
-        [](Case& c) { c.batch.slots = std::max<int64_t>(1, c.batch.slots - 1); },
-        [](Case& c) { c.plan.blocks.clear(); },
-        [](Case& c) {
-          if (!c.plan.place.empty()) c.plan.place.pop_back();
-        },
-        [](Case& c) {
-          if (!c.plan.place.empty()) c.plan.place.erase(c.plan.place.begin());
-        },
-    };
-    for (const auto& [letter, split] : failing.plan.split)
-      tries.emplace_back([l = letter](Case& c) { c.plan.split.erase(l); });
-    for (size_t i = 0; i < failing.plan.mesh.axes().size(); ++i)
-      tries.emplace_back([i](Case& c) {
-        std::vector<Axis> axes = c.plan.mesh.axes();
-        axes[i].size = 1;
-        c.plan.mesh = Mesh(axes, c.plan.mesh.pipeline_axis());
-        for (auto& [letter, split] : c.plan.split) split.sizes.clear();
-      });
-    for (const auto& change : tries) {
-      Case c = failing;
-      change(c);
-      if (print_case(c) == print_case(failing) || !fails(c)) continue;
-      failing = c;
-      smaller = true;
-      break;
-    }
-  }
-  return failing;
 }
 
 }  // namespace plait

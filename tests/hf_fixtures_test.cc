@@ -220,12 +220,19 @@ TEST_P(HuggingFace, F32WithinFourTimesItsOwnError) {
   }
 }
 
+// Through the ranks of every layout, and in files.
 TEST_P(HuggingFace, WrittenBackItHasTheSameBytes) {
   const std::string folder = hf_folder() + "/" + GetParam();
   const Model model = load_model(folder, kShape, Head::loss);
+  const HostTensors parameters = load_parameters(model, folder);
+  for (const Plan& plan : layouts(model)) {
+    Session session(lower(model, plan).programs, {});
+    session.set_states("param/", parameters);
+    EXPECT_EQ(session.gather("param/"), parameters);
+  }
   const fs::path out =
       fs::temp_directory_path() / fmt::format("plait-hf-{}-{}", GetParam(), getpid());
-  save_model(model, load_parameters(model, folder), out.string());
+  save_model(model, parameters, out.string());
   const SafetensorsFile before(folder + "/model.safetensors"), after(out / "model.safetensors");
   EXPECT_EQ(before.entries().size(), after.entries().size());
   for (const SafetensorsEntry& e : before.entries()) {

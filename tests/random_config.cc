@@ -163,7 +163,9 @@ std::string random_config(Draw& d, int64_t tokens, ConfigSizes& sizes) {
   using Make = json (*)(Draw&, int64_t, ConfigSizes&);
   const std::vector<Make> families = {gpt2, gpt2,  llama,  llama,  llama,  mistral, qwen,
                                       qwen, gemma, gemma2, gemma2, gemma3, gemma3,  olmo2};
-  return d.pick(families)(d, tokens, sizes).dump();
+  const json config = d.pick(families)(d, tokens, sizes);
+  sizes.head_size = config.value("head_dim", int64_t{8});
+  return config.dump();
 }
 
 }  // namespace plait

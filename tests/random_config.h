@@ -9,7 +9,7 @@ namespace plait {
 
 // What a random plan has to know of the model.
 struct ConfigSizes {
-  int64_t layers = 1, heads = 1, kv_heads = 1;
+  int64_t layers = 1, heads = 1, kv_heads = 1, head_size = 8;
 };
 
 // `tokens` is the longest sequence: windows are drawn shorter, and rotary scaling is drawn with

@@ -9,9 +9,11 @@ void add_models(CLI::App& app);
 void add_print(CLI::App& app);
 void add_verify(CLI::App& app);
 void add_explain(CLI::App& app);
+void add_tokenize(CLI::App& app);
 void add_train(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_checkpoint(CLI::App& app);
+void add_data(CLI::App& app);
 void add_demo(CLI::App& app);
 
 }  // namespace plait

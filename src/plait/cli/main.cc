@@ -16,8 +16,10 @@ int run(int argc, char** argv) {
   plait::add_print(app);
   plait::add_verify(app);
   plait::add_explain(app);
+  plait::add_tokenize(app);
   plait::add_train(app);
   plait::add_generate(app);
+  plait::add_data(app);
   plait::add_checkpoint(app);
   try {
     app.parse(argc, argv);

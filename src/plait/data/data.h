@@ -98,7 +98,7 @@ struct SourceReport {
   std::string path, format;  // "jsonl: chat messages"
   std::string cache;  // "read from ...", "written to ...", "rebuilt ...: the tokenizer changed"
   int64_t files = 0, documents = 0, tokens = 0, learnable = 0;  // documents: pairs count as one
-  int64_t unlearnable_documents = 0, skipped_lines = 0;
+  int64_t unlearnable_documents = 0, empty_documents = 0, skipped_lines = 0;
   int64_t training_documents = 0, training_tokens = 0, validation_documents = 0,
           validation_tokens = 0;
   double weight = 0;  // as used; of all training samples

@@ -167,7 +167,11 @@ void write_checkpoint(const std::string& folder, Manifest m, const HostTensors& 
     file.checksum = writer.file().digest().text();
     m.files.push_back(file);
   }
-  write_text((fs::path(folder) / kManifest).string(), print_manifest(m));
+  const std::string text = print_manifest(m);
+  // What cannot be read back must not be noticed when it is needed.
+  if (parse_manifest(text, "the manifest").trainer != m.trainer)
+    fail("the trainer's state changes when it is written as JSON; NaN and infinities cannot");
+  write_text((fs::path(folder) / kManifest).string(), text);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -305,6 +306,10 @@ TEST_F(CheckpointTest, SaysWhereItCannotWrite) {
   bad["a\nb"] = HostTensor(Dtype::f32, {1});
   EXPECT_THROW(store.save(1, {}, bad), Error);
   EXPECT_THROW(store.save(1, "\xff", states(1)), Error);
+  EXPECT_THROW(store.save(1, {{"loss", std::nan("")}}, states(1)), Error);
+  nlohmann::ordered_json deep = 1;
+  for (int i = 0; i < 100; ++i) deep = nlohmann::ordered_json::array({deep});
+  EXPECT_THROW(store.save(1, deep, states(1)), Error);
   EXPECT_THROW(store.save(-1, {}, states(1)), Error);
   EXPECT_EQ(names(), std::vector<std::string>{".lock"});
 }
@@ -331,12 +336,13 @@ TEST_F(CheckpointTest, SurvivesAKillAtAnyMoment) {
     ASSERT_GE(child, 0);
     if (child == 0) save_for_ever(folder_, last + 1, ends[1]);
     ::close(ends[1]);
+    int64_t done = 0, step = 0;
+    if (round % 2 == 1 && ::read(ends[0], &step, sizeof step) == sizeof step) done = step;
     usleep(static_cast<useconds_t>(random_bits(5, Stream::test, round, 0) % 30'000));
     kill(child, SIGKILL);
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status)) << "round " << round << ": the child ended by itself";
-    int64_t done = 0, step = 0;
     while (::read(ends[0], &step, sizeof step) == sizeof step) done = step;
     ::close(ends[0]);
 

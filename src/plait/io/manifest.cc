@@ -6,6 +6,7 @@
 #include "plait/base/digest.h"
 #include "plait/io/checkpoint.h"
 #include "plait/io/json.h"
+#include "plait/io/safetensors.h"
 
 namespace plait {
 
@@ -140,6 +141,8 @@ Manifest parse_manifest(std::string_view text, const std::string& source) {
   for (const ordered_json& t : fields.array("tensors")) {
     const std::string name = Fields(t, source + " tensor").text("name");
     const std::string where = fmt::format("{} tensor {}", source, shown(name));
+    if (const auto fault = tensor_name_fault(name); !fault.empty())
+      fail("{}: the name {}", where, fault);
     if (!m.tensors.emplace(name, tensor_of(t, where, m.files.size())).second)
       fail("{}: stands twice", where);
   }

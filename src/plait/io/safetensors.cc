@@ -13,6 +13,16 @@ namespace plait {
 
 static_assert(std::endian::native == std::endian::little, "tensors are copied as they lie");
 
+std::string_view tensor_name_fault(std::string_view name) {
+  if (name.empty()) return "is empty";
+  if (name == "__metadata__") return "is reserved";
+  if (name.front() == '/') return "begins with '/'";
+  if (name.find("..") != std::string_view::npos) return "contains '..'";
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (std::any_of(name.begin(), name.end(), control)) return "contains a control character";
+  return {};
+}
+
 namespace {
 
 using nlohmann::json;
@@ -33,17 +43,6 @@ constexpr OtherType kOthers[] = {{"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6},
                                  {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"U8", 8},
                                  {"I8", 8},      {"U16", 16},    {"I16", 16},    {"U32", 32},
                                  {"U64", 64},    {"I64", 64},    {"C64", 64}};
-
-// Why a name cannot be a tensor's, or nothing. Names may become paths and are printed.
-std::string_view name_fault(std::string_view name) {
-  if (name.empty()) return "is empty";
-  if (name == "__metadata__") return "is reserved";
-  if (name.front() == '/') return "begins with '/'";
-  if (name.find("..") != std::string_view::npos) return "contains '..'";
-  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  if (std::any_of(name.begin(), name.end(), control)) return "contains a control character";
-  return {};
-}
 
 // Words for names that may hold anything.
 std::string shown(const json& value) {
@@ -91,7 +90,8 @@ std::vector<int64_t> integers_of(const json& value, const std::string& where,
 
 SafetensorsEntry entry_of(const std::string& path, const std::string& name, const json& value) {
   const std::string where = fmt::format("'{}' tensor {}", path, shown(json(name)));
-  if (const auto fault = name_fault(name); !fault.empty()) fail("{}: the name {}", where, fault);
+  if (const auto fault = tensor_name_fault(name); !fault.empty())
+    fail("{}: the name {}", where, fault);
   if (!value.is_object()) fail("{}: found {}, expected a JSON object", where, shown(value));
   for (const char* field : {"dtype", "shape", "data_offsets"})
     if (!value.contains(field)) fail("{}: {} is missing", where, field);
@@ -182,7 +182,7 @@ std::string header_of(const std::string& path, const std::vector<SafetensorsSpec
     std::set<std::string_view> names;
     for (const SafetensorsSpec& t : tensors) {
       const std::string key = json(t.name).dump();  // throws when it is not UTF-8
-      if (const auto fault = name_fault(t.name); !fault.empty())
+      if (const auto fault = tensor_name_fault(t.name); !fault.empty())
         fail("'{}' tensor {}: the name {}", path, key, fault);
       if (!names.insert(t.name).second) fail("'{}' tensor '{}': written twice", path, t.name);
       int64_t elements = 1;

@@ -23,6 +23,9 @@ namespace plait {
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
+// Why a name cannot be a tensor's, or nothing. Names may become paths and are printed.
+std::string_view tensor_name_fault(std::string_view name);
+
 struct SafetensorsEntry {
   std::string name;
   std::string type;            // in the file's words: "BF16"

@@ -87,6 +87,8 @@ ShardIndex parse_shard_index(std::string_view text, const std::string& source) {
     fail("{}: weight_map is {}, expected names of tensors and their files", source, shown(map));
   ShardIndex result;
   for (const auto& [name, shard] : map.items()) {
+    if (const auto fault = tensor_name_fault(name); !fault.empty())
+      fail("{}: tensor {}: the name {}", source, shown(json(name)), fault);
     if (!shard.is_string())
       fail("{}: tensor {} is in {}, expected the name of a file", source, shown(json(name)),
            shown(shard));

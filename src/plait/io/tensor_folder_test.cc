@@ -40,7 +40,9 @@ class TensorFolderTest : public testing::Test {
   void expect(const std::string& index, const std::string& words) const {
     put(kIndexName, index);
     const std::string found = error();
-    if (words.empty()) EXPECT_EQ(found, "") << index;
+    if (words.empty()) {
+      EXPECT_EQ(found, "") << index;
+    }
     EXPECT_NE(found.find(words), std::string::npos) << index << "\n" << found;
   }
   std::string folder_;
@@ -105,6 +107,8 @@ TEST_F(TensorFolderTest, RefusesABadIndex) {
   expect("{}", "weight_map is missing");
   expect(R"({"weight_map": []})", "weight_map is []");
   expect(map(""), "weight_map is {}");
+  expect(map(R"("x\u001b[2J": "a.safetensors")"), "the name contains a control character");
+  expect(map(R"("": "a.safetensors")"), "the name is empty");
   expect(map(R"("x": 1)"), "tensor \"x\" is in 1");
   expect(map(R"("x": "../a.safetensors")"), "is a path");
   expect(map(R"("x": "/etc/a.safetensors")"), "is a path");

@@ -68,6 +68,12 @@ struct FileRules {
   std::vector<std::string> ignored;  // patterns of tensors that are no parameters: masks, tables
 };
 
+// A value that programs hand out like the logits, as the state `name`: "token_loss".
+struct ModelResult {
+  std::string name;
+  ModelValueId value = kNone;
+};
+
 struct Model {
   std::string name;
   Dtype dtype = Dtype::f32;
@@ -79,8 +85,9 @@ struct Model {
   std::vector<BlockUse> uses;   // in topological order
   ModelValueId loss = kNone;    // a scalar: the sum over the micro-batch; kNone: inference
   ModelValueId logits = kNone;  // [T, V], for inference
-  FileRules files;              // of its family
-  std::string config_json;      // the Hugging Face config.json it came from, or empty
+  std::vector<ModelResult> results;
+  FileRules files;          // of its family
+  std::string config_json;  // the Hugging Face config.json it came from, or empty
 
   const Extent& extent(std::string_view letter) const;  // throws when there is none
   size_t param_index(std::string_view param_name) const;

@@ -73,7 +73,7 @@ std::string block_text(const Graph& g) {
     s += fmt::format("  {} = {}({})", list_text(node.out, name), name_text(node.op),
                      list_text(node.in, name));
     for (const auto& [key, value] : node.attrs)
-      s += fmt::format(" {}={}", name_text(key), number_text(value));
+      s += fmt::format(" {}={}", name_text(key), to_string(value));
     s += "\n";
   }
   return s + "  return " + list_text(g.outputs, name) + "\n}\n";
@@ -109,8 +109,13 @@ class Parser {
     if (word == "block") return block();
     if (word == "loss") return result(m_.loss, "loss");
     if (word == "logits") return result(m_.logits, "logits");
-    in_.error("found '{}', expected dtype, extent, input, param, block, loss, logits or a use",
-              word);
+    if (word == "result") {
+      m_.results.push_back({in_.word(), static_cast<ModelValueId>(refer(values_, "value"))});
+      return;
+    }
+    in_.error(
+        "found '{}', expected dtype, extent, input, param, block, loss, logits, result or a use",
+        word);
   }
 
   // Takes a new name of its kind.
@@ -247,8 +252,8 @@ class Parser {
     while (!in_.at_line_end()) {
       const std::string key = in_.word();
       in_.expect("=");
-      const double value = in_.number();
-      if (!std::isfinite(value)) in_.error("attribute {} is {}", key, value);
+      const Attr value = parse_attr(in_);
+      if (!value.is_finite()) in_.error("attribute {} is {}", key, to_string(value));
       if (!attrs.emplace(key, value).second) in_.error("attribute {} stands twice", key);
     }
     std::swap(here, in_);
@@ -316,6 +321,8 @@ std::string print_model(const Model& m) {
                      list_text(u.params, param), name_text(u.name));
   if (m.loss != kNone) s += "loss " + name(m.loss) + "\n";
   if (m.logits != kNone) s += "logits " + name(m.logits) + "\n";
+  for (const ModelResult& r : m.results)
+    s += fmt::format("result {} {}\n", name_text(r.name), name(r.value));
   return s;
 }
 

@@ -1,3 +1,5 @@
+#include "plait/base/text.h"
+
 #include <gtest/gtest.h>
 
 #include "plait/model/families.h"
@@ -79,7 +81,7 @@ TEST(ModelText, RoundTrips) {
   EXPECT_NE(once.find("loss, each = head (x, labels, weights) (norm, head) as \"the head\"\n"),
             std::string::npos);
   for (const std::string& name : named_models())
-    for (const Head head : {Head::loss, Head::logits}) {
+    for (const Head head : {Head::loss, Head::logits, Head::token_loss}) {
       const Model m = load_model(name, {2, 16}, head);
       const std::string text = print_model(m);
       const Model again = parse_model(text, name);
@@ -138,6 +140,15 @@ TEST(ModelText, RefusesWithFileAndLine) {
       {"loss loss\n", "loss loss\nloss loss\n", "m.plait:32: loss stands twice"},
       {"loss loss\n", "param more [3] zeros\n", "parameter 'more' is not used by any block"},
       {"loss loss\n", "loss loss\n)", "m.plait:32: found ')', expected a name"},
+      {"eps=1e-05", "eps=[1 2]", "attribute 'eps' is [1 2], expected one number"},
+      {"eps=1e-05", "eps=[1 nan]", "m.plait:21: attribute eps is [1 nan]"},
+      {"eps=1e-05", "eps=[1 2", "m.plait:21: a list of numbers has no ']'"},
+      {"eps=1e-05", "eps=[1 x]", "m.plait:21: found 'x', expected a number"},
+      {"loss loss\n", "loss loss\nresult loss each\n", "result 'loss' is declared twice"},
+      {"loss loss\n", "loss loss\nresult \"a/b\" each\n", "its name holds a '/'"},
+      {"loss loss\n", "loss loss\nresult each loss\n", "value 'loss' feeds two uses"},
+      {"loss loss\n", "loss loss\nresult all labels\n", "found i32[T=8/4], expected a result"},
+      {"loss loss\n", "loss loss\nresult all al\n", "m.plait:32: there is no value 'al' above"},
       {"as \"the head\"", "as \"the\thead\"", "a name needs characters"},
       {"as \"the head\"", "as \"the head", "m.plait:30: string without an end"},
   };
@@ -147,6 +158,30 @@ TEST(ModelText, RefusesWithFileAndLine) {
     EXPECT_NE(error.find(c.words), std::string::npos) << c.to << ": " << error;
     EXPECT_EQ(error.find("m.plait:"), 0U) << c.to << ": " << error;
   }
+}
+
+TEST(ModelText, ListsAndResultsRoundTrip) {
+  std::string text = replaced(kTiny, "eps=1e-05", "eps=1e-05 offset=0.5");
+  text =
+      replaced(text, "  return = embedding(table, tokens)   # a value may be called like a keyword",
+               "  return = embedding(table, tokens)");
+  text =
+      replaced(text, "loss loss\n", "loss loss\nresult token_loss each\nresult \"an other\" x\n");
+  EXPECT_NE(error_of(text).find("value 'x' feeds two uses"), std::string::npos);
+  text = replaced(text, "result \"an other\" x\n", "");
+  const Model m = parse_model(text, "m.plait");
+  ASSERT_EQ(m.results.size(), 1u);
+  EXPECT_EQ(m.results[0].name, "token_loss");
+  EXPECT_NE(print_model(m).find("\nresult token_loss each\n"), std::string::npos);
+  const Model again = parse_model(print_model(m), "m.plait");
+  EXPECT_EQ(print_model(again), print_model(m));
+  // A list of numbers, to the last bit.
+  Lexer lexer("[1 0.1 1e-300 -2.5]", "list");
+  const Attr list = parse_attr(lexer);
+  EXPECT_EQ(list, Attr(std::vector<double>{1, 0.1, 1e-300, -2.5}));
+  EXPECT_EQ(to_string(list), "[1 0.1 1e-300 -2.5]");
+  EXPECT_THROW(list.number(), Error);
+  EXPECT_THROW(Attr(3).list(), Error);
 }
 
 TEST(ModelText, EveryPrefixParsesOrThrows) {

@@ -6,6 +6,8 @@
 #define PLAIT_OPTIMIZERS(X) \
   X(adamw) \
   X(sgd) \
+  X(adafactor) \
+  X(muon) \
   X(none)
 // clang-format on
 

@@ -276,9 +276,13 @@ void RankEmitter::forward(int m) {
       const BufferId b = bound.at(part.outputs[i]);
       values_[{use.outputs[i], m}] = b;
       if (use.outputs[i] == c_.model.loss) op("accumulate", {}, {loss_, b}, loss_);
-      if (use.outputs[i] == c_.model.logits)
-        copy(b, add("logits", program_.buffer(b).type, program_.buffer(b).placement, c_.on(stage_),
-                    true));
+      const auto hand_out = [&](const std::string& name) {
+        copy(b,
+             add(name, program_.buffer(b).type, program_.buffer(b).placement, c_.on(stage_), true));
+      };
+      if (use.outputs[i] == c_.model.logits) hand_out("logits");
+      for (const ModelResult& r : c_.model.results)
+        if (use.outputs[i] == r.value) hand_out(r.name);
     }
   }
   if (stage_ + 1 < mesh_.pipeline_size()) {

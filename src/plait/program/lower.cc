@@ -337,6 +337,9 @@ Placement state_placement(const StateDef& state, const Placement& param) {
 
 Lowered lower(const Model& model, const Plan& plan, const LowerOptions& options) {
   if (options.train && model.loss == kNone) fail("model '{}' has no loss to train on", model.name);
+  if (plan.microbatches > 1 && (model.logits != kNone || !model.results.empty()))
+    fail("model '{}' hands out {} for every token; needs microbatches = 1, found {}", model.name,
+         model.logits != kNone ? "logits" : model.results[0].name, plan.microbatches);
   LowerContext c{model, plan, options, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   c.updates = choose_updates(options.optimizer, model);  // refused in evaluation too
   const int stages = plan.mesh.pipeline_size();

@@ -8,6 +8,7 @@
 
 #include "plait/io/files.h"
 #include "plait/model/families.h"
+#include "plait/tokens/tokenizer.h"
 
 namespace plait {
 namespace {
@@ -21,6 +22,19 @@ std::string text() {
   return s;
 }
 
+std::unique_ptr<Data> open_text() {
+  const std::string path = path_beside(testing::TempDir() + "trainer-text");
+  write_text(path, text());
+  DataConfig c;
+  c.train = {{path, "text"}};
+  c.slot_tokens = kShape.slot_tokens;
+  c.vocabulary = 67;
+  c.cache = false;
+  auto data = Data::open(c, *byte_tokenizer());
+  std::filesystem::remove(path);
+  return data;
+}
+
 TrainConfig config(int64_t steps) {
   TrainConfig c;
   c.steps = steps;
@@ -32,8 +46,8 @@ TrainConfig config(int64_t steps) {
 
 std::vector<double> losses(const Plan& plan, Dtype dtype, int64_t steps) {
   const Model model = with_dtype(load_model("llama-tiny", kShape, Head::loss), dtype);
-  const TextData data(text(), 67, kShape.slot_tokens, "t");
-  Trainer trainer(model, plan, data, config(steps));
+  const auto data = open_text();
+  Trainer trainer(model, plan, *data, config(steps));
   trainer.set_parameters(initial_parameters(model, 1));
   std::vector<double> result;
   trainer.run([&](const StepReport& r) { result.push_back(r.loss); });
@@ -67,11 +81,11 @@ TEST(Trainer, LearnsAndFollowsOneRankUnderAPlan) {
 
 TEST(Trainer, RefusesInfiniteLossAndBadConfig) {
   const Model model = load_model("llama-tiny", kShape, Head::loss);
-  const TextData data(text(), 67, kShape.slot_tokens, "t");
+  const auto data = open_text();
   TrainConfig c = config(5);
   c.learning_rate = -1;
-  EXPECT_THROW(Trainer(model, one_rank_plan(1), data, c), Error);
-  Trainer trainer(model, one_rank_plan(1), data, config(5));
+  EXPECT_THROW(Trainer(model, one_rank_plan(1), *data, c), Error);
+  Trainer trainer(model, one_rank_plan(1), *data, config(5));
   HostTensors parameters = initial_parameters(model, 1);
   parameters.at("model.norm.weight").as<float>()[3] = NAN;
   trainer.set_parameters(parameters);
@@ -87,11 +101,11 @@ TEST(Trainer, WritesOneLineOfMetricsPerStep) {
   const std::string path = path_beside(testing::TempDir() + "metrics");
   {
     const Model model = load_model("llama-tiny", kShape, Head::loss);
-    const TextData data(text(), 67, kShape.slot_tokens, "t");
+    const auto data = open_text();
     TrainConfig c = config(4);
     c.metrics = path;
     c.eval_every = 3;
-    Trainer trainer(model, one_rank_plan(2), data, c);
+    Trainer trainer(model, one_rank_plan(2), *data, c);
     trainer.set_parameters(initial_parameters(model, 1));
     trainer.run({});
   }

@@ -1,0 +1,240 @@
+// Ids and texts against those of Hugging Face's libraries and SentencePiece: small tokenizers in
+// the styles of real ones (tests/fixtures/make_tokenizer_fixtures.py). Real ones are compared by
+// tests/tokenizers/compare.py.
+#include "plait/tokens/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "plait/io/files.h"
+#include "plait/tokens/sentencepiece.h"
+
+namespace plait {
+namespace {
+
+using nlohmann::json;
+
+const std::string kFolder = std::string(PLAIT_SOURCE_DIR) + "/tests/fixtures/tokenizers/";
+
+json read_json(const std::string& name) {
+  return json::parse(read_text(kFolder + name, int64_t{1} << 24));
+}
+
+const std::vector<std::string>& texts() {
+  static const auto all = read_json("texts.json").get<std::vector<std::string>>();
+  return all;
+}
+
+class Fixture : public testing::TestWithParam<const char*> {
+ protected:
+  std::string name() const { return GetParam(); }
+  bool is_sentencepiece() const { return name().starts_with("sp_"); }
+  std::unique_ptr<Tokenizer> load() const {
+    return load_tokenizer(kFolder + name() + (is_sentencepiece() ? ".model" : ".json"));
+  }
+};
+
+TEST_P(Fixture, IdsAndTextsAreTheReferences) {
+  const auto tokenizer = load();
+  const json rows = read_json(name() + ".expected.json")["plain"];
+  ASSERT_EQ(rows.size(), texts().size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto ids = rows[i][0].get<std::vector<int32_t>>();
+    // The reference was not asked for special tokens in these texts; they have none.
+    EXPECT_EQ(tokenizer->encode(texts()[i], {.add_special = false, .parse_special = true}), ids)
+        << "text " << i << ": " << texts()[i];
+    const std::string text = rows[i][1].is_null() ? texts()[i] : rows[i][1].get<std::string>();
+    EXPECT_EQ(tokenizer->decode(ids), text) << "text " << i;
+  }
+}
+
+TEST_P(Fixture, SpecialTokensAreTheReferences) {
+  const auto tokenizer = load();
+  for (const json& row : read_json(name() + ".expected.json")["special"]) {
+    const std::string text = row[0];
+    const auto ids = row[1].get<std::vector<int32_t>>();
+    EXPECT_EQ(tokenizer->encode(text), ids) << text;
+    EXPECT_EQ(tokenizer->decode(ids), row[2].is_null() ? text : row[2].get<std::string>()) << text;
+    EXPECT_EQ(tokenizer->decode(ids, true), row[3].is_null() ? text : row[3].get<std::string>())
+        << text;
+  }
+}
+
+TEST_P(Fixture, EveryIdIsBelowTheVocabularyAndDecodes) {
+  const auto tokenizer = load();
+  for (int32_t id = 0; id < tokenizer->vocabulary(); ++id) {
+    const auto token = tokenizer->token(id);
+    if (token) {
+      EXPECT_EQ(tokenizer->id(*token), id) << *token;
+    }
+    const std::string text = tokenizer->decode(std::vector<int32_t>{id});
+    EXPECT_FALSE(find_invalid_utf8(text)) << id;
+  }
+  EXPECT_FALSE(tokenizer->token(-1));
+  EXPECT_FALSE(tokenizer->token(static_cast<int32_t>(tokenizer->vocabulary())));
+  EXPECT_THROW(tokenizer->decode(std::vector<int32_t>{-1}), std::runtime_error);
+  EXPECT_THROW(
+      tokenizer->decode(std::vector<int32_t>{static_cast<int32_t>(tokenizer->vocabulary())}),
+      std::runtime_error);
+}
+
+TEST_P(Fixture, ThreadsGetTheSameIds) {
+  const auto tokenizer = load();
+  std::vector<std::vector<int32_t>> alone;
+  for (const std::string& t : texts()) alone.push_back(tokenizer->encode(t));
+  std::vector<int> different(3, 0);
+  std::vector<std::thread> threads;
+  for (size_t k = 0; k < different.size(); ++k)
+    threads.emplace_back([&, k] {
+      for (size_t i = 0; i < texts().size(); ++i) {
+        const size_t at = (i * (2 * k + 1)) % texts().size();
+        different[k] += tokenizer->encode(texts()[at]) != alone[at] ? 1 : 0;
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(different, std::vector<int>(different.size(), 0));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tokenizers, Fixture,
+                         testing::Values("gpt2", "roberta", "llama3", "qwen2", "o200k", "cl100k",
+                                         "kimi", "deepseek", "falcon", "starcoder", "clip",
+                                         "llama2", "mistral", "gemma", "no_fallback", "unigram",
+                                         "sp_bpe", "sp_unigram", "sp_map"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// ---- long texts, which take other ways through the code than short ones
+
+std::string words(size_t bytes, std::string_view between) {
+  std::string text;
+  for (size_t i = 0; text.size() < bytes; ++i) {
+    text += i % 3 == 0 ? "hello" : i % 3 == 1 ? "th\xc3\xa9" : std::to_string(i);
+    text += between;
+  }
+  return text;
+}
+
+TEST(Tokenizer, ALongTextIsItsShortPartsOneAfterTheOther) {
+  // Words end at a line feed for all of these, so lines can be encoded one by one.
+  for (const char* name : {"gpt2", "llama3", "qwen2"}) {
+    const auto tokenizer = load_tokenizer(kFolder + name + ".json");
+    std::string whole;
+    std::vector<int32_t> ids;
+    for (int i = 0; i < 200; ++i) {
+      const std::string line = words(40, i % 2 == 0 ? " " : "") + "x\n";
+      whole += line;
+      const auto part = tokenizer->encode(line, {.add_special = false});
+      ids.insert(ids.end(), part.begin(), part.end());
+    }
+    EXPECT_EQ(tokenizer->encode(whole, {.add_special = false}), ids) << name;
+  }
+}
+
+TEST(Tokenizer, TextsWithoutSpacesTakeNoQuadraticTime) {
+  for (const char* name : {"gpt2.json", "llama2.json", "gemma.json", "unigram.json", "sp_bpe.model",
+                           "sp_unigram.model", "clip.json"}) {
+    const auto tokenizer = load_tokenizer(kFolder + name);
+    for (const std::string& text : {std::string(200'000, 'a'), words(200'000, ""),
+                                    std::string(200'000, ' '), std::string(200'000, '\n')}) {
+      const auto ids = tokenizer->encode(text, {.add_special = false});
+      if (!ids.empty()) {  // some drop spaces
+        EXPECT_GT(ids.size(), 100u) << name;
+      }
+    }
+  }
+}
+
+TEST(Tokenizer, MarksInAnyOrderTakeNoQuadraticTime) {
+  const auto tokenizer = load_tokenizer(kFolder + "qwen2.json");
+  std::string marks = "a";
+  for (int i = 0; i < 50'000; ++i) marks += "\xcc\x81\xcc\xa7";  // above, below, above, ...
+  EXPECT_GT(tokenizer->encode(marks).size(), 1000u);
+}
+
+// ---- broken input
+
+TEST(Tokenizer, BrokenUtf8IsRefusedWithItsPlace) {
+  const auto tokenizer = load_tokenizer(kFolder + "gpt2.json");
+  try {
+    tokenizer->encode("abc\xff");
+    FAIL();
+  } catch (const std::runtime_error& e) {
+    EXPECT_STREQ(e.what(),
+                 "text to tokenize: byte 0xff at offset 3 is not valid UTF-8; convert the text to "
+                 "UTF-8, or use the byte tokenizer");
+  }
+}
+
+TEST(Tokenizer, FindInvalidUtf8) {
+  EXPECT_EQ(find_invalid_utf8(""), std::nullopt);
+  EXPECT_EQ(find_invalid_utf8("aé€😀\xf4\x8f\xbf\xbf"), std::nullopt);
+  EXPECT_EQ(find_invalid_utf8("a\x80"), 1u);
+  EXPECT_EQ(find_invalid_utf8("a\xc3"), 1u);
+  EXPECT_EQ(find_invalid_utf8("\xc0\xaf"), 0u);          // overlong
+  EXPECT_EQ(find_invalid_utf8("x\xe0\x9f\xbf"), 1u);     // overlong
+  EXPECT_EQ(find_invalid_utf8("x\xed\xa0\x80"), 1u);     // surrogate
+  EXPECT_EQ(find_invalid_utf8("\xf4\x90\x80\x80"), 0u);  // above U+10FFFF
+  EXPECT_EQ(find_invalid_utf8("ab\xe2\x82x"), 2u);
+}
+
+TEST(Tokenizer, ACharacterWithoutATokenIsAnError) {
+  const std::string path = testing::TempDir() + "/no_unknown.json";
+  write_text(path, R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2},
+                                 "merges": ["a b"]}})");
+  const auto tokenizer = load_tokenizer(path);
+  EXPECT_EQ(tokenizer->encode("abba"), (std::vector<int32_t>{2, 1, 0}));
+  EXPECT_THROW(tokenizer->encode("abc"), std::runtime_error);
+}
+
+// ---- bytes
+
+TEST(Tokenizer, Bytes) {
+  const auto t = byte_tokenizer();
+  EXPECT_EQ(t->kind(), "bytes");
+  EXPECT_EQ(t->vocabulary(), 256);
+  const std::string any("\x00\xff\x80z", 4);
+  EXPECT_EQ(t->encode(any), (std::vector<int32_t>{0, 255, 128, 'z'}));
+  EXPECT_EQ(t->decode(t->encode(any)), any);
+  EXPECT_THROW(t->decode(std::vector<int32_t>{256}), std::runtime_error);
+  EXPECT_FALSE(t->bos());
+  const uint64_t before = t->digest();
+  SpecialIds ids;
+  ids.eos = 0;
+  t->set_special_ids(ids);
+  EXPECT_NE(t->digest(), before);
+  ids.eos = 256;
+  EXPECT_THROW(t->set_special_ids(ids), std::runtime_error);
+}
+
+// ---- SentencePiece around special tokens
+
+TEST(Tokenizer, SentencePieceSpecialTokens) {
+  const auto t = load_tokenizer(kFolder + "sp_bpe.model");
+  EXPECT_EQ(t->kind(), "sentencepiece");
+  ASSERT_TRUE(t->bos() && t->eos() && t->unk());
+  const auto hello = t->encode("hello", {.add_special = false});
+  const auto with_bos = t->encode("hello");
+  EXPECT_EQ(with_bos.front(), *t->bos());
+  EXPECT_EQ(std::vector<int32_t>(with_bos.begin() + 1, with_bos.end()), hello);
+  EXPECT_EQ(t->encode("<s></s>", {.add_special = false}),
+            (std::vector<int32_t>{*t->bos(), *t->eos()}));
+  EXPECT_GT(t->encode("<s>", {.add_special = false, .parse_special = false}).size(), 1u);
+  // Behind a special token, text gets no leading space of its own.
+  const auto behind = t->encode("<s>hello", {.add_special = false});
+  EXPECT_NE(std::vector<int32_t>(behind.begin() + 1, behind.end()), hello);
+  EXPECT_EQ(t->decode(behind), "<s>hello");
+  EXPECT_EQ(t->decode(with_bos, true), "hello");
+
+  const std::string file = read_text(kFolder + "sp_bpe.model", 1 << 20);
+  const auto legacy = parse_sentencepiece(file, "m", {.legacy = true, .added = {}});
+  const auto old = legacy->encode("<s>hello", {.add_special = false});
+  EXPECT_EQ(std::vector<int32_t>(old.begin() + 1, old.end()), hello);
+  const auto eos = parse_sentencepiece(file, "m", {.add_bos = false, .add_eos = true, .added = {}});
+  EXPECT_EQ(eos->encode("").back(), *eos->eos());
+  EXPECT_NE(eos->digest(), t->digest());
+  EXPECT_NE(legacy->digest(), t->digest());
+}
+
+}  // namespace
+}  // namespace plait
