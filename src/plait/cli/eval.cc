@@ -9,7 +9,7 @@
 #include "plait/model/adapter.h"
 #include "plait/model/folder.h"
 #include "plait/model/lora.h"
-#include "plait/report/data_words.h"
+#include "plait/report/explain_data.h"
 #include "plait/report/progress.h"
 #include "plait/report/table.h"
 #include "plait/train/trainer.h"
@@ -19,7 +19,7 @@ namespace plait {
 namespace {
 
 struct EvalOptions : CommonOptions {
-  DataOptions data;
+  DataFlags data;
   std::string adapter;
   int64_t batches = 0;
   bool json = false;
@@ -92,7 +92,7 @@ void run_eval(EvalOptions o) {
   score.tokens = data->validation_labels(layout, batches);
   score.bytes = bytes_of_labels(*data, *text.tokenizer,
                                 std::min(data->validation_samples(), batches * layout.samples()));
-  if (!o.json) fmt::print("{}", explain_data(data->report(), text.from));
+  if (!o.json) fmt::print("  tokenizer: {}\n{}", text.from, explain_data(data->report()));
   print_score(o, score, text.from);
 }
 

@@ -7,7 +7,7 @@
 
 namespace plait {
 
-void add_data_options(CLI::App& command, DataOptions& o) {
+void add_data_options(CLI::App& command, DataFlags& o) {
   const std::string group = "Data";
   DataConfig& c = o.config;
   command
@@ -104,7 +104,7 @@ Text open_text(const std::string& tokenizer, const std::string& model, int64_t v
   return text;
 }
 
-std::unique_ptr<Data> open_data(const DataOptions& o, const Text& text, int64_t slot_tokens,
+std::unique_ptr<Data> open_data(const DataFlags& o, const Text& text, int64_t slot_tokens,
                                 int64_t vocabulary, uint64_t seed, std::FILE* out) {
   if (!o.weights.empty() && o.weights.size() != o.train.size())
     fail("{} data weights for {} data sources; needs one for each", o.weights.size(),
@@ -116,7 +116,7 @@ std::unique_ptr<Data> open_data(const DataOptions& o, const Text& text, int64_t 
   config.slot_tokens = slot_tokens;
   config.vocabulary = vocabulary;
   config.seed = seed;
-  ByteProgress progress(out);
+  BytesProgress progress(out);
   return Data::open(config, *text.tokenizer, text.renderer(),
                     [&](const std::string& what, int64_t done, int64_t total) {
                       progress.show(what, done, total);

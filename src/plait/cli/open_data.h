@@ -11,14 +11,14 @@
 
 namespace plait {
 
-struct DataOptions {
+struct DataFlags {
   std::vector<std::string> train, validation;
   std::vector<double> weights;  // parallel to train; empty: all 1
   std::string format = "auto";
   std::string tokenizer;  // empty: the model folder's, else bytes
   DataConfig config;
 };
-void add_data_options(CLI::App& command, DataOptions& options);
+void add_data_options(CLI::App& command, DataFlags& options);
 
 struct Text {
   std::unique_ptr<Tokenizer> tokenizer;
@@ -32,7 +32,7 @@ struct Text {
 Text open_text(const std::string& tokenizer, const std::string& model, int64_t vocabulary);
 
 // Opens with a progress line on `out`.
-std::unique_ptr<Data> open_data(const DataOptions& options, const Text& text, int64_t slot_tokens,
+std::unique_ptr<Data> open_data(const DataFlags& options, const Text& text, int64_t slot_tokens,
                                 int64_t vocabulary, uint64_t seed, std::FILE* out);
 
 }  // namespace plait

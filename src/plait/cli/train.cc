@@ -12,8 +12,8 @@
 #include "plait/io/files.h"
 #include "plait/model/adapter.h"
 #include "plait/model/folder.h"
-#include "plait/report/data_words.h"
 #include "plait/report/explain.h"
+#include "plait/report/explain_data.h"
 #include "plait/report/progress.h"
 #include "plait/report/table.h"
 #include "plait/train/stop.h"
@@ -135,7 +135,14 @@ void TrainCommand::open() {
 // The folder's parameters, or drawn ones; adapters from their folder, or drawn.
 HostTensors TrainCommand::starting_parameters() {
   HostTensors all = initial_parameters(model_, o_.config.seed);
-  const std::string& folder = o_.init.empty() && has_parameters(o_.model) ? o_.model : o_.init;
+  const bool has_own = is_folder(o_.model) && !o_.from_scratch &&
+                       (file_exists(o_.model + "/model.safetensors") ||
+                        file_exists(o_.model + "/model.safetensors.index.json"));
+  const std::string folder = !o_.init.empty() ? o_.init : has_own ? o_.model : "";
+  if (folder.empty())
+    fmt::print("  parameters: drawn with seed {}\n", o_.config.seed);
+  else
+    fmt::print("  parameters: from '{}'\n", folder);
   if (!folder.empty())
     for (auto& [name, t] : load_parameters(base_, folder, &as_read_)) all[name] = std::move(t);
   if (!o_.adapter.empty())
@@ -177,7 +184,7 @@ void TrainCommand::describe() {
   }
   fmt::print("{}{}{}", explain_model(model_), explain_mesh(model_, plan_, compiled_->lowered),
              explain_notes(notes(compiled_->lowered.programs, compiled_->report)));
-  fmt::print("{}", explain_data(data_->report(), text_.from));
+  fmt::print("  tokenizer: {}\n{}", text_.from, explain_data(data_->report()));
   if (!o_.dry_run) return;
   const BatchLayout layout = batch_layout(model_, plan_.microbatches);
   fmt::print("{}{}", explain_memory(compiled_->lowered.programs, compiled_->report),

@@ -19,14 +19,14 @@ void add_length(CLI::App& command, TrainOptions& o) {
       ->excludes("--steps")
       ->group(group);
   LearningRate& r = o.config.rate;
-  command.add_option("--learning-rate", r.rate, "the largest one")
+  command.add_option("--learning-rate", r.peak, "the largest one")
       ->capture_default_str()
       ->group(group);
   command
       .add_option(
-          "--schedule", r.schedule,
-          "of the learning rate: " + fmt::format("{}", fmt::join(learning_rate_schedules(), ", ")))
-      ->check(CLI::IsMember(learning_rate_schedules()))
+          "--schedule", r.kind,
+          "of the learning rate: " + fmt::format("{}", fmt::join(learning_rate_kinds(), ", ")))
+      ->check(CLI::IsMember(learning_rate_kinds()))
       ->capture_default_str()
       ->group(group);
   command.add_option("--warmup", r.warmup_steps, "steps over which the rate grows")
@@ -35,6 +35,10 @@ void add_length(CLI::App& command, TrainOptions& o) {
       ->group(group);
   command.add_option("--final-ratio", r.final_ratio, "last rate over the largest")
       ->check(number_in(0, 1))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--decay", r.decay, "how wsd's rate falls")
+      ->check(CLI::IsMember(decay_kinds()))
       ->capture_default_str()
       ->group(group);
   command.add_option("--decay-share", r.decay_share, "of the steps, in which wsd's rate falls")
@@ -144,8 +148,13 @@ void add_watching(CLI::App& command, TrainOptions& o) {
 void add_files(CLI::App& command, TrainOptions& o) {
   const std::string group = "Files";
   TrainConfig& c = o.config;
-  command.add_option("--init", o.init, "folder with the parameters to start from")
+  command
+      .add_option("--init", o.init,
+                  "folder with the parameters to start from; left out: MODEL's, if it has some")
       ->check(a_path())
+      ->group(group);
+  command.add_flag("--from-scratch", o.from_scratch, "draw parameters, though MODEL has some")
+      ->excludes("--init")
       ->group(group);
   command.add_option("--out", o.out, "folder to save the trained model or adapter in")
       ->check(a_path())

@@ -16,7 +16,7 @@ struct SampleConfig {
 };
 
 struct TrainOptions : CommonOptions {
-  DataOptions data;
+  DataFlags data;
   TrainConfig config;
   SampleConfig samples;
   std::optional<int64_t> steps, epochs;
@@ -26,7 +26,7 @@ struct TrainOptions : CommonOptions {
   LoraConfig lora;                                       // rank 0: none
   double beta = 0.1, label_smoothing = 0;                // of preference pairs
   std::string init, adapter, out;
-  bool merge = false, resume = false, dry_run = false, json = false;
+  bool from_scratch = false, merge = false, resume = false, dry_run = false, json = false;
 };
 
 void add_train_options(CLI::App& command, TrainOptions& options);

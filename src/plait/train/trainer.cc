@@ -12,7 +12,6 @@ namespace {
 
 void check(const TrainConfig& c) {
   if (c.steps < 1) fail("{} steps; needs 1 or more", c.steps);
-  check_learning_rate(c.rate);
   if (c.eval_every < 0 || c.eval_batches < 0)
     fail("validation every {} steps over {} batches; needs 0 or more", c.eval_every,
          c.eval_batches);
@@ -37,6 +36,13 @@ Programs eval_programs(const Model& model, const Plan& plan) {
   LowerOptions options;
   options.train = false;
   return lower(model, plan, options).programs;
+}
+
+// The learning rate's own count of steps is the run's.
+TrainConfig with_length(TrainConfig c) {
+  c.rate.steps = c.steps;
+  check_learning_rate(c.rate);
+  return c;
 }
 
 HostTensor hyper(Dtype dtype, double rate, int64_t step) {
@@ -76,6 +82,13 @@ HostTensors with_prefix(const HostTensors& tensors, const std::string& prefix) {
 
 std::string hex(uint64_t digest) { return fmt::format("{:016x}", digest); }
 
+uint64_t digest_tensors(const HostTensors& tensors) {
+  std::string parts;
+  for (const auto& [name, t] : tensors)
+    parts += name + hex(digest({reinterpret_cast<const char*>(t.data.data()), t.data.size()}));
+  return digest(parts);
+}
+
 // Of the model with one slot: the number of slots is the layout's matter.
 uint64_t model_digest(const Model& model) {
   const int64_t unit = model.extent("T").unit;
@@ -111,7 +124,7 @@ Trainer::Trainer(const Model& model, const Plan& plan, const Data& data, const T
     : model_((check(config), model)),
       plan_(plan),
       data_(data),
-      config_(config),
+      config_(with_length(config)),
       layout_(batch_layout(model, plan.microbatches)),
       reference_(std::move(reference)),
       session_(train_programs(model, plan, config.optimizer), {}),
@@ -151,7 +164,7 @@ StepReport Trainer::step() {
   StepReport r;
   r.step = done_ + 1;
   r.steps = config_.steps;
-  r.learning_rate = plait::learning_rate(config_.rate, r.step, config_.steps);
+  r.learning_rate = plait::learning_rate(config_.rate, r.step);
   r.tokens = layout_.tokens();
   r.labelled = facts.labelled;
   r.epochs = facts.epochs;
