@@ -2,7 +2,7 @@
 #include "fuzz.h"
 
 #define PLAIT_FUZZ_TARGETS(X) \
-  X(safetensors) X(index) X(config) X(manifest) X(jsonl) X(megatron_index) X(data_cache)
+  X(safetensors) X(index) X(config) X(manifest) X(jsonl) X(megatron_index) X(data_cache) X(template)
 
 namespace plait {
 

@@ -10,8 +10,8 @@ namespace {
 
 std::string config(const char* type, int64_t heads, int64_t kv_heads) {
   return fmt::format(
-      R"({{"model_type":"{}","vocab_size":67,"hidden_size":32,"num_hidden_layers":2,)"
-      R"("num_attention_heads":{},"num_key_value_heads":{},"head_dim":8,"intermediate_size":88,)"
+      R"({{"model_type":"{}","vocab_size":67,"hidden_size":32,"num_hidden_layers":1,)"
+      R"("num_attention_heads":{},"num_key_value_heads":{},"head_dim":8,"intermediate_size":40,)"
       R"("rms_norm_eps":1e-05,"rope_theta":10000.0,"max_position_embeddings":64,)"
       R"("tie_word_embeddings":false}})",
       type, heads, kv_heads);
@@ -23,7 +23,7 @@ Plan plan(const std::string& mesh, const std::string& splits) {
 }
 
 void expect_passes(const std::string& config_json, const Plan& p) {
-  const CaseResult result = run_case({7, config_json, {4, 12}, p});
+  const CaseResult result = run_case({7, config_json, {2, 9}, p});
   EXPECT_EQ(result.outcome, Outcome::passed) << result.what << print_plan(p) << config_json;
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "plait/base/error.h"
+#include "plait/cli/chat.h"
 #include "plait/cli/commands.h"
 #include "plait/cli/common.h"
 #include "plait/data/megatron.h"
@@ -12,7 +13,6 @@
 #include "plait/io/files.h"
 #include "plait/report/explain_data.h"
 #include "plait/report/table.h"
-#include "plait/tokens/tokenizer.h"
 
 namespace plait {
 
@@ -37,9 +37,10 @@ struct Opened {
 
 Opened open(const DataOptions& o) {
   Opened opened;
-  opened.tokenizer = o.tokenizer.empty() ? byte_tokenizer() : load_tokenizer(o.tokenizer);
-  opened.store =
-      open_store(o.source, o.config, *opened.tokenizer, {}, {}, opened.report, opened.notes);
+  TextTools text = load_text_tools(o.tokenizer);
+  opened.tokenizer = std::move(text.tokenizer);
+  opened.store = open_store(o.source, o.config, *opened.tokenizer, text.renderer, {}, opened.report,
+                            opened.notes);
   return opened;
 }
 

@@ -71,7 +71,8 @@ struct Data::Impl {
   void add_validation(const std::shared_ptr<TokenStore>& store, const Split& split,
                       SourceReport& r);
   Sample fill(const Part& part, int64_t source, int64_t epoch, int64_t index) const;
-  void fill_run(const Part& part, const Run& run, size_t number, size_t at, Sample& sample) const;
+  void fill_run(const Part& part, const Stretch& run, size_t number, size_t at,
+                Sample& sample) const;
   Batch batch(const BatchLayout& layout, std::vector<Sample>& samples, int64_t labelled) const;
   Sample empty_sample() const;
   void check_layout(const BatchLayout& layout) const;
@@ -185,7 +186,7 @@ Sample Data::Impl::empty_sample() const {
   return s;
 }
 
-void Data::Impl::fill_run(const Part& part, const Run& run, size_t number, size_t at,
+void Data::Impl::fill_run(const Part& part, const Stretch& run, size_t number, size_t at,
                           Sample& sample) const {
   const auto n = static_cast<size_t>(run.tokens());
   const int64_t end = std::min(run.end + 1, run.unit_end);  // one more: the last label
@@ -215,7 +216,7 @@ Sample Data::Impl::fill(const Part& part, int64_t source, int64_t epoch, int64_t
   sample.source = source;
   sample.epoch = epoch;
   size_t at = 0;
-  const std::vector<Run> runs = part.packing->slot(epoch, index, &sample.slot);
+  const std::vector<Stretch> runs = part.packing->slot(epoch, index, &sample.slot);
   for (size_t r = 0; r < runs.size(); ++r) {
     fill_run(part, runs[r], r, at, sample);
     at += static_cast<size_t>(runs[r].tokens());

@@ -70,7 +70,7 @@ class Encoding : public testing::Test {
     std::string text;
     for (size_t i = 0; i < d.ids.size(); ++i) {
       if (d.learn[i] != 0 && (i == 0 || d.learn[i - 1] == 0)) text += "[";
-      text += tokenizer_.decode({&d.ids[i], 1});
+      text += tokenizer_.decode({&d.ids[i], 1}, false);
       if (d.learn[i] != 0 && (i + 1 == d.ids.size() || d.learn[i + 1] == 0)) text += "]";
     }
     return text;

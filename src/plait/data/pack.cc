@@ -93,7 +93,7 @@ void Packing::best_fit() {
   std::iota(sorted.begin(), sorted.end(), int64_t{0});
   std::stable_sort(sorted.begin(), sorted.end(),
                    [&](int64_t a, int64_t b) { return at(lengths, a) > at(lengths, b); });
-  std::vector<Run> runs;
+  std::vector<Stretch> runs;
   for (const int64_t item : sorted)
     for (int64_t i = 0; i < runs_per_item_; ++i)
       runs.push_back(at(runs_, item * runs_per_item_ + i));
@@ -166,7 +166,7 @@ std::shared_ptr<const Packing::Epoch> Packing::epoch(int64_t number) const {
   return e;
 }
 
-std::vector<Run> Packing::slot(int64_t number, int64_t index, int64_t* in_order) const {
+std::vector<Stretch> Packing::slot(int64_t number, int64_t index, int64_t* in_order) const {
   PLAIT_CHECK(index >= 0 && index < slots_, "slot {} of {}", index, slots_);
   const std::shared_ptr<const Epoch> e = epoch(number);
   const int64_t slot = e->slots.empty() ? index : at(e->slots, index);
@@ -174,8 +174,8 @@ std::vector<Run> Packing::slot(int64_t number, int64_t index, int64_t* in_order)
   return packed_ ? stream_slot(*e, slot) : bin_slot(*e, slot);
 }
 
-std::vector<Run> Packing::stream_slot(const Epoch& e, int64_t index) const {
-  std::vector<Run> runs;
+std::vector<Stretch> Packing::stream_slot(const Epoch& e, int64_t index) const {
+  std::vector<Stretch> runs;
   const int64_t first = e.offset + index * slot_tokens_;
   const int64_t last = std::min(first + slot_tokens_, e.offset + tokens_);
   for (int64_t position = first; position < last;) {
@@ -191,8 +191,8 @@ std::vector<Run> Packing::stream_slot(const Epoch& e, int64_t index) const {
   return runs;
 }
 
-std::vector<Run> Packing::bin_slot(const Epoch& e, int64_t index) const {
-  std::vector<Run> runs;
+std::vector<Stretch> Packing::bin_slot(const Epoch& e, int64_t index) const {
+  std::vector<Stretch> runs;
   for (int64_t i = at(bins_, index); i < at(bins_, index + 1); ++i) {
     const int64_t item = e.items.empty() ? at(bin_items_, i) : at(e.items, at(bin_items_, i));
     for (int64_t r = item * runs_per_item_; r < (item + 1) * runs_per_item_; ++r)

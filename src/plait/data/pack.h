@@ -1,7 +1,7 @@
 // Packing: how the documents of one source fill slots of slot_tokens tokens, epoch after epoch.
 //
 //   const Packing packing(units, PackMode::packed, 1024, paired, order);
-//   for (const Run& run : packing.slot(epoch, index)) ...
+//   for (const Stretch& run : packing.slot(epoch, index)) ...
 //
 // Every epoch has the same number of slots and holds every token exactly once (pairs: of those
 // units that were given). What a slot holds is a function of (order, epoch, index) alone.
@@ -35,10 +35,10 @@ struct PackUnit {
 };
 
 // A part of a unit. The label of token end - 1 is token `end`, unless the unit ends there.
-struct Run {
+struct Stretch {
   int64_t document = 0, begin = 0, end = 0, unit_end = 0;
   int64_t tokens() const { return end - begin; }
-  bool operator==(const Run&) const = default;
+  bool operator==(const Stretch&) const = default;
 };
 
 // Seed and source of the shuffles; none: in order.
@@ -57,7 +57,7 @@ class Packing {
   int64_t tokens() const { return tokens_; }
   const std::vector<PackUnit>& units() const { return units_; }
   // `index` is below slots(). `in_order` gives the number of the slot before they are shuffled.
-  std::vector<Run> slot(int64_t epoch, int64_t index, int64_t* in_order = nullptr) const;
+  std::vector<Stretch> slot(int64_t epoch, int64_t index, int64_t* in_order = nullptr) const;
 
  private:
   struct Epoch {
@@ -73,8 +73,8 @@ class Packing {
   int64_t item_tokens(int64_t item) const;
   ShuffleKey key(int64_t epoch, uint32_t purpose) const;
   std::shared_ptr<const Epoch> epoch(int64_t number) const;
-  std::vector<Run> stream_slot(const Epoch& epoch, int64_t index) const;
-  std::vector<Run> bin_slot(const Epoch& epoch, int64_t index) const;
+  std::vector<Stretch> stream_slot(const Epoch& epoch, int64_t index) const;
+  std::vector<Stretch> bin_slot(const Epoch& epoch, int64_t index) const;
 
   std::vector<PackUnit> units_;
   bool packed_ = false;
@@ -83,7 +83,7 @@ class Packing {
   std::optional<PackOrder> order_;
   // whole and padded: items, longest first, `runs_per_item_` runs each; slot s holds the items
   // numbered bin_items_[bins_[s]] to bin_items_[bins_[s + 1] - 1].
-  std::vector<Run> runs_;
+  std::vector<Stretch> runs_;
   std::vector<int64_t> bins_{0}, bin_items_;
 
   mutable std::mutex mutex_;

@@ -30,9 +30,9 @@ std::vector<int64_t> random_lengths(int64_t n, int64_t most, uint64_t seed) {
   return lengths;
 }
 
-int64_t tokens_in(const std::vector<Run>& runs) {
+int64_t tokens_in(const std::vector<Stretch>& runs) {
   int64_t n = 0;
-  for (const Run& r : runs) n += r.tokens();
+  for (const Stretch& r : runs) n += r.tokens();
   return n;
 }
 
@@ -40,10 +40,10 @@ int64_t tokens_in(const std::vector<Run>& runs) {
 void expect_exact_cover(const Packing& packing, int64_t epoch, int64_t slot_tokens) {
   std::map<int64_t, int> seen;
   for (int64_t s = 0; s < packing.slots(); ++s) {
-    const std::vector<Run> runs = packing.slot(epoch, s);
+    const std::vector<Stretch> runs = packing.slot(epoch, s);
     ASSERT_FALSE(runs.empty());
     ASSERT_LE(tokens_in(runs), slot_tokens);
-    for (const Run& r : runs) {
+    for (const Stretch& r : runs) {
       const PackUnit& u = packing.units()[static_cast<size_t>(r.document)];
       ASSERT_EQ(r.document, u.document);
       ASSERT_TRUE(u.begin <= r.begin && r.begin < r.end && r.end <= u.end);
@@ -98,7 +98,7 @@ TEST(Packing, WholeCutsOnlyWhatIsLongerThanASlot) {
   const Packing packing(units_of(lengths), PackMode::whole, 32, false, PackOrder{9, 0});
   std::map<int64_t, int> parts;
   for (int64_t s = 0; s < packing.slots(); ++s)
-    for (const Run& r : packing.slot(2, s)) ++parts[r.document];
+    for (const Stretch& r : packing.slot(2, s)) ++parts[r.document];
   for (const auto& [document, n] : parts)
     EXPECT_EQ(n, lengths[static_cast<size_t>(document)] > 32 ? 2 : 1);
   const auto least = (packing.tokens() + 31) / 32;
@@ -112,7 +112,7 @@ TEST(Packing, WholeMixesOtherDocumentsInOtherEpochs) {
     std::set<std::set<int64_t>> sets;
     for (int64_t s = 0; s < packing.slots(); ++s) {
       std::set<int64_t> documents;
-      for (const Run& r : packing.slot(epoch, s)) documents.insert(r.document);
+      for (const Stretch& r : packing.slot(epoch, s)) documents.insert(r.document);
       sets.insert(documents);
     }
     return sets;
@@ -129,7 +129,7 @@ TEST(Packing, PairsStayTogetherAndWhole) {
                             shuffle ? std::optional(PackOrder{9, 0}) : std::nullopt);
       std::set<int64_t> seen;
       for (int64_t s = 0; s < packing.slots(); ++s) {
-        const std::vector<Run> runs = packing.slot(3, s);
+        const std::vector<Stretch> runs = packing.slot(3, s);
         ASSERT_EQ(runs.size() % 2, 0u);
         for (size_t r = 0; r < runs.size(); r += 2) {
           EXPECT_EQ(runs[r].document % 2, 0);
@@ -147,7 +147,7 @@ TEST(Packing, InOrderKeepsTheOrder) {
     const Packing packing(units_of(random_lengths(50, 40, 6)), mode, 16, false, std::nullopt);
     int64_t at = 0;
     for (int64_t s = 0; s < packing.slots(); ++s)
-      for (const Run& r : packing.slot(0, s)) {
+      for (const Stretch& r : packing.slot(0, s)) {
         EXPECT_EQ(r.begin, at);
         at = r.end;
       }

@@ -219,13 +219,13 @@ TEST_F(FolderTest, ShardsAndJoins) {
   options.max_shard_bytes = 100'000;
   save_model(m, parameters, path("x"), options);
   EXPECT_FALSE(file_exists(path("x/model.safetensors")));
-  EXPECT_TRUE(file_exists(path("x/model-00001-of-00004.safetensors")));
+  EXPECT_TRUE(file_exists(path("x/model-00001-of-00005.safetensors")));
   FileReport report;
   EXPECT_EQ(load_parameters(m, path("x"), &report), parameters);
-  EXPECT_EQ(report.files.size(), 4U);
+  EXPECT_EQ(report.files.size(), 5U);
   EXPECT_TRUE(report.notes.empty());
   save_model(m, parameters, path("x"));  // the shards of before go
-  EXPECT_FALSE(file_exists(path("x/model-00001-of-00004.safetensors")));
+  EXPECT_FALSE(file_exists(path("x/model-00001-of-00005.safetensors")));
   EXPECT_FALSE(file_exists(path("x/model.safetensors.index.json")));
   EXPECT_EQ(bytes(path("x/model.safetensors")), bytes(from + "/model.safetensors"));
 }

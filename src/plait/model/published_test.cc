@@ -187,8 +187,73 @@ TEST(Published, LayersDifferWhereTheyShould) {
   EXPECT_EQ(kinds_of(11).substr(0, 30), "layer_0*3 layer_1*1 layer_0*3 ");
   const std::string gemma = print_model(build_model(kPublished[8].config, {2, 64}, Head::logits));
   EXPECT_NE(gemma.find("rope(q_normed, positions) head_size=256 theta=10000\n"), std::string::npos);
-  EXPECT_NE(gemma.find("rope(q_normed, positions) head_size=256 theta=1e+06\n"), std::string::npos);
+  EXPECT_NE(gemma.find("rope(q_normed, positions) head_size=256 theta=1000000\n"),
+            std::string::npos);
   EXPECT_NE(gemma.find("head_size=256 scale=0.0625 window=512\n"), std::string::npos);
+}
+
+// What transformers 5 writes: dtype, rope_parameters, layer_types, nulls; two layers each.
+TEST(Published, ConfigurationsOfTransformersFiveBuild) {
+  const std::string common = R"("architectures": null, "attention_dropout": 0.0,
+      "bos_token_id": 1, "chunk_size_feed_forward": 0, "dtype": null, "eos_token_id": 2,
+      "hidden_size": 32, "id2label": {"0": "LABEL_0"}, "initializer_range": 0.02,
+      "intermediate_size": 40, "is_encoder_decoder": false, "label2id": {"LABEL_0": 0},
+      "max_position_embeddings": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
+      "num_key_value_heads": 2, "output_attentions": false, "output_hidden_states": false,
+      "pad_token_id": null, "problem_type": null, "return_dict": true, "rms_norm_eps": 1e-06,
+      "tie_word_embeddings": false, "transformers_version": "5.24.0", "use_cache": true,
+      "vocab_size": 67, "_name_or_path": "")";
+  const std::string plain = R"("rope_parameters": {"rope_theta": 500.0, "rope_type": "default"})";
+  const struct {
+    const char *more, *kinds;
+  } cases[] = {
+      {R"("model_type": "llama", "attention_bias": false, "mlp_bias": false, "head_dim": 8,
+          "hidden_act": "silu", "pretraining_tp": 1)",
+       "layer*2"},
+      {R"("model_type": "mistral", "head_dim": 8, "hidden_act": "silu", "sliding_window": 9)",
+       "layer*2"},
+      {R"("model_type": "qwen2", "hidden_act": "silu", "max_window_layers": 28,
+          "layer_types": ["full_attention", "full_attention"], "sliding_window": null,
+          "use_sliding_window": false)",
+       "layer*2"},
+      {R"("model_type": "qwen3", "hidden_act": "silu", "attention_bias": false, "head_dim": 8,
+          "layer_types": ["full_attention", "sliding_attention"], "sliding_window": 5,
+          "max_window_layers": 1, "use_sliding_window": true)",
+       "layer_0*1 layer_1*1"},
+      {R"("model_type": "gemma", "attention_bias": false, "head_dim": 8,
+          "hidden_act": "gelu_pytorch_tanh", "use_bidirectional_attention": null)",
+       "layer*2"},
+      {R"("model_type": "gemma2", "attention_bias": false, "head_dim": 8,
+          "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
+          "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256,
+          "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 9,
+          "use_bidirectional_attention": null)",
+       "layer_0*1 layer_1*1"},
+      {R"("model_type": "olmo2", "attention_bias": false, "hidden_act": "silu")", "layer*2"},
+      {R"("model_type": "smollm3", "attention_bias": false, "mlp_bias": false,
+          "hidden_act": "silu", "layer_types": ["full_attention", "full_attention"],
+          "no_rope_layer_interval": 4, "no_rope_layers": [1, 0], "sliding_window": null,
+          "use_sliding_window": false)",
+       "layer_0*1 layer_1*1"},
+  };
+  for (const auto& c : cases) {
+    const Model m =
+        build_model("{" + common + ", " + plain + ", " + c.more + "}", {2, 8}, Head::loss);
+    EXPECT_EQ(kinds(m), c.kinds) << c.more;
+    EXPECT_TRUE(print_model(m).find(" theta=500") != std::string::npos) << c.more;
+  }
+  const Model gemma3 =
+      build_model("{" + common + R"(, "model_type": "gemma3_text", "_sliding_window_pattern": 6,
+      "attention_bias": false, "attn_logit_softcapping": null, "final_logit_softcapping": null,
+      "head_dim": 8, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256,
+      "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 9,
+      "rope_parameters": {"full_attention": {"rope_theta": 700.0, "rope_type": "default"},
+      "sliding_attention": {"rope_theta": 300.0, "rope_type": "default"}},
+      "use_bidirectional_attention": false})",
+                  {2, 8}, Head::loss);
+  EXPECT_EQ(kinds(gemma3), "layer_0*1 layer_1*1");
+  const std::string text = print_model(gemma3);
+  EXPECT_LT(text.find("theta=300"), text.find("theta=700"));
 }
 
 }  // namespace

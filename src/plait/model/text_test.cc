@@ -142,7 +142,7 @@ TEST(ModelText, RefusesWithFileAndLine) {
       {"loss loss\n", "loss loss\n)", "m.plait:32: found ')', expected a name"},
       {"eps=1e-05", "eps=[1 2]", "attribute 'eps' is [1 2], expected one number"},
       {"eps=1e-05", "eps=[1 nan]", "m.plait:21: attribute eps is [1 nan]"},
-      {"eps=1e-05", "eps=[1 2", "m.plait:21: a list of numbers has no ']'"},
+      {"eps=1e-05", "eps=[1 2", "m.plait:22: a list of numbers has no ']'"},
       {"eps=1e-05", "eps=[1 x]", "m.plait:21: found 'x', expected a number"},
       {"loss loss\n", "loss loss\nresult loss each\n", "result 'loss' is declared twice"},
       {"loss loss\n", "loss loss\nresult \"a/b\" each\n", "its name holds a '/'"},

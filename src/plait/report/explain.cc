@@ -1,7 +1,9 @@
 #include "plait/report/explain.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
 
 #include "plait/report/table.h"
 
@@ -242,6 +244,33 @@ std::string explain_ranks(const VerifyReport& report) {
       rows);
 }
 
+std::string explain_states(const Programs& programs) {
+  struct Sum {
+    int64_t tensors = 0, most = 0, all = 0;
+  };
+  std::vector<std::string> order;  // as the programs list them
+  std::map<std::string, Sum> sums;
+  std::set<std::string> seen;
+  for (const Program& p : programs.ranks) {
+    std::map<std::string, int64_t> here;
+    for (const Buffer& b : p.buffers) {
+      if (!b.state) continue;
+      const std::string kind = b.name.substr(0, b.name.find('/'));
+      if (!sums.contains(kind)) order.push_back(kind);
+      Sum& sum = sums[kind];
+      if (seen.insert(b.name).second) ++sum.tensors;
+      sum.all += b.bytes;
+      sum.most = std::max(sum.most, here[kind] += b.bytes);
+    }
+  }
+  Table table({"state", "tensors", "a rank holds at most", "all ranks"}, "    ");
+  for (const std::string& kind : order) {
+    const Sum& sum = sums.at(kind);
+    table.row({kind, grouped(sum.tensors), bytes_text(sum.most), bytes_text(sum.all)});
+  }
+  return table.text();
+}
+
 std::vector<std::string> notes(const Programs& programs, const VerifyReport& report) {
   std::vector<std::string> result;
   for (const Axis& a : programs.mesh.axes())
@@ -275,7 +304,8 @@ std::string explain(const Model& model, const Plan& plan, const Lowered& lowered
          explain_schedule(lowered.schedule) + "\nblocks, and the communication put into them\n" +
          explain_blocks(model, plan, lowered) + "\nwhat all ranks send in one step\n" +
          explain_traffic(lowered.programs) + "\nper rank, proved before anything runs\n" +
-         explain_ranks(report) + explain_notes(notes(lowered.programs, report));
+         explain_ranks(report) + "\nstates: what outlives a step\n" +
+         explain_states(lowered.programs) + explain_notes(notes(lowered.programs, report));
 }
 
 }  // namespace plait

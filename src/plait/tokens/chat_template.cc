@@ -80,8 +80,7 @@ Value message_of(const Json& message, Budget& budget) {
   const auto set = [&](const std::string& key, const Json& value) {
     dict.set(checked_text(key), value_of(value, budget, 2), budget);
   };
-  if (reasoning != nullptr && (!message.contains("thinking") || message["thinking"].is_null()))
-    set("thinking", *reasoning);
+  if (reasoning != nullptr) set("thinking", *reasoning);
   for (const auto& [key, value] : message.items())
     if (!value.is_null()) set(key, value);
   if (reasoning != nullptr) set("reasoning_content", *reasoning);

@@ -8,6 +8,7 @@
 #include "plait/base/error.h"
 #include "plait/tokens/byte_level.h"
 #include "plait/tokens/json_section.h"
+#include "plait/tokens/newer_characters.h"
 #include "plait/tokens/pattern.h"
 #include "plait/tokens/utf8.h"
 
@@ -20,6 +21,7 @@ namespace {
 bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 
 void decompose(char32_t c, bool compatible, std::vector<utf8proc_int32_t>& out) {
+  if (is_unknown_to_normalizer(c)) return out.push_back(static_cast<utf8proc_int32_t>(c));
   utf8proc_int32_t buffer[32];
   const int options = UTF8PROC_DECOMPOSE | UTF8PROC_STABLE | (compatible ? UTF8PROC_COMPAT : 0);
   const utf8proc_ssize_t n =
@@ -29,7 +31,10 @@ void decompose(char32_t c, bool compatible, std::vector<utf8proc_int32_t>& out) 
   out.insert(out.end(), buffer, buffer + n);
 }
 
-int combining_class(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
+int combining_class(utf8proc_int32_t c) {
+  const int k = utf8proc_get_property(c)->combining_class;
+  return k != 0 && is_unknown_to_normalizer(static_cast<char32_t>(c)) ? 0 : k;
+}
 
 // Canonical order: runs of marks sorted by class. (The library's own sort is quadratic.)
 void order_marks(std::vector<utf8proc_int32_t>& text) {
@@ -47,19 +52,32 @@ void order_marks(std::vector<utf8proc_int32_t>& text) {
   }
 }
 
+// Character by character between those that are unknown, which join nothing.
+void compose(std::vector<utf8proc_int32_t>& text) {
+  size_t kept = 0;
+  for (size_t i = 0; i < text.size();) {
+    size_t end = i;
+    while (end < text.size() && !is_unknown_to_normalizer(static_cast<char32_t>(text[end]))) ++end;
+    const utf8proc_ssize_t n = utf8proc_normalize_utf32(
+        text.data() + i, static_cast<utf8proc_ssize_t>(end - i),
+        static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+    PLAIT_CHECK(n >= 0, "composition failed");
+    std::copy_n(text.begin() + static_cast<ptrdiff_t>(i), n,
+                text.begin() + static_cast<ptrdiff_t>(kept));
+    kept += static_cast<size_t>(n);
+    if (end < text.size()) text[kept++] = text[end++];
+    i = end;
+  }
+  text.resize(kept);
+}
+
 void normalize_part(std::string_view part, UnicodeForm form, std::string& out) {
   const bool compatible = form == UnicodeForm::nfkc || form == UnicodeForm::nfkd;
   std::vector<utf8proc_int32_t> text;
   for (size_t i = 0; i < part.size(); i += utf8_length(part[i]))
     decompose(utf8_at(part, i), compatible, text);
   order_marks(text);
-  if (form == UnicodeForm::nfc || form == UnicodeForm::nfkc) {
-    const utf8proc_ssize_t n = utf8proc_normalize_utf32(
-        text.data(), static_cast<utf8proc_ssize_t>(text.size()),
-        static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
-    PLAIT_CHECK(n >= 0, "composition failed");
-    text.resize(static_cast<size_t>(n));
-  }
+  if (form == UnicodeForm::nfc || form == UnicodeForm::nfkc) compose(text);
   for (const utf8proc_int32_t c : text) append_utf8(out, static_cast<char32_t>(c));
 }
 

@@ -7,6 +7,7 @@
 
 #include "plait/base/error.h"
 #include "plait/tokens/json_section.h"
+#include "plait/tokens/newer_characters.h"
 #include "plait/tokens/utf8.h"
 
 namespace plait {
@@ -116,7 +117,9 @@ void Pattern::each_match(std::string_view text,
   }
   Scratch& s = scratch();
   pcre2_set_match_limit(s.context, step_limit(text.size()));
-  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  std::string storage;
+  const std::string_view known = with_known_characters(text, storage);
+  const auto* subject = reinterpret_cast<PCRE2_SPTR>(known.data());
   const PCRE2_SIZE* at = pcre2_get_ovector_pointer(s.data);
   size_t from = 0, last_end = text.size() + 1;
   while (from <= text.size()) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kSpace = R"(\p{White_Space})", kNotSpace = R"(\P{White_Space})";
 // A word character of Oniguruma; PCRE2's \w has no marks and no connectors.
-constexpr std::string_view kWordSet = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+constexpr std::string_view kWordSet = R"(\p{Alphabetic}\p{M}\p{N}\p{Pc})";
 
 // General categories, and the scripts that tokenizers split on; lower case, as they are compared.
 constexpr std::array kCategories = {"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me",
@@ -109,10 +109,7 @@ class Rewriter {
       return;
     }
     const size_t length = utf8_length(c);
-    if (c == '#' || c == ' ')
-      atom(in_.substr(at_, 1));
-    else
-      atom(in_.substr(at_, length));
+    atom(in_.substr(at_, length));
     at_ += length;
   }
 
@@ -130,7 +127,6 @@ class Rewriter {
         if (!next_is("(?i)")) refuse("a group of this kind");
         // For the rest of the enclosing group, in both libraries; alternatives differ.
         if (at_ != 0) refuse("(?i) inside an expression");
-        whole_caseless_ = true;
         out_ += "(?i)";
         at_ += 4;
         return;
@@ -245,9 +241,7 @@ class Rewriter {
       at_ += 6;
       return "\\x{" + std::string(digits) + "}";
     }
-    if (std::string_view("rntfvaed").find(c) != std::string_view::npos ||
-        std::string_view("DhH").find(c) != std::string_view::npos) {
-      if (c == 'h' || c == 'H') refuse("\\h");  // a hexadecimal digit, in PCRE2 a space
+    if (std::string_view("rntfvaedD").find(c) != std::string_view::npos) {
       const std::string e = c == 'v' ? "\\x0b" : std::string(in_.substr(at_, 2));
       at_ += 2;
       return e;
@@ -350,7 +344,6 @@ class Rewriter {
     const size_t length = utf8_length(c);
     const std::string item(in_.substr(at_, length));
     at_ += length;
-    // A bracket that PCRE2 would take for the start of [:name:], [.x.] or [=x=].
     return item;
   }
 
@@ -359,7 +352,7 @@ class Rewriter {
   size_t at_ = 0;
   std::string out_;
   size_t atom_ = 0;  // where the last atom starts in out_
-  bool have_atom_ = false, whole_caseless_ = false;
+  bool have_atom_ = false;
   std::vector<size_t> open_;  // where each open group starts in out_
 };
 

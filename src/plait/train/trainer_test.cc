@@ -61,10 +61,10 @@ TEST(Trainer, LearningRateWarmsUpAndFalls) {
   c.warmup_steps = 10;
   c.learning_rate = 2;
   c.min_ratio = 0.1;
-  EXPECT_DOUBLE_EQ(learning_rate(c, 1), 0.2);
-  EXPECT_DOUBLE_EQ(learning_rate(c, 10), 2);
-  EXPECT_NEAR(learning_rate(c, 55), 1.1, 1e-12);
-  EXPECT_DOUBLE_EQ(learning_rate(c, 100), 0.2);
+  EXPECT_DOUBLE_EQ(learning_rate(rate_of(c), 1), 0.2);
+  EXPECT_DOUBLE_EQ(learning_rate(rate_of(c), 10), 2);
+  EXPECT_NEAR(learning_rate(rate_of(c), 55), 1.1, 1e-12);
+  EXPECT_DOUBLE_EQ(learning_rate(rate_of(c), 100), 0.2);
 }
 
 TEST(Trainer, LearnsAndFollowsOneRankUnderAPlan) {

@@ -75,10 +75,9 @@ std::string TokenStream::name() {
 }
 
 bool TokenStream::mentions(size_t begin, std::string_view name) const {
-  return std::any_of(tokens_.begin() + static_cast<int64_t>(begin),
-                     tokens_.begin() + static_cast<int64_t>(at_), [&](const Token& t) {
-                       return t.kind == Token::Kind::name && t.value == name;
-                     });
+  return std::any_of(
+      tokens_.begin() + static_cast<int64_t>(begin), tokens_.begin() + static_cast<int64_t>(at_),
+      [&](const Token& t) { return t.kind == Token::Kind::name && t.value == name; });
 }
 
 std::string describe(const Token& token) {
@@ -207,11 +206,10 @@ ExpressionPtr ExpressionParser::concat() {
 }
 
 ExpressionPtr ExpressionParser::product() {
-  static constexpr std::pair<std::string_view, Operator> kAll[] = {
-      {"*", Operator::multiply},
-      {"/", Operator::divide},
-      {"//", Operator::floor_divide},
-      {"%", Operator::modulo}};
+  static constexpr std::pair<std::string_view, Operator> kAll[] = {{"*", Operator::multiply},
+                                                                   {"/", Operator::divide},
+                                                                   {"//", Operator::floor_divide},
+                                                                   {"%", Operator::modulo}};
   const Place at = in_.peek().at;
   ExpressionPtr e = power();
   ExpressionPtr all;
@@ -402,7 +400,8 @@ ExpressionPtr ExpressionParser::subscript(ExpressionPtr e) {
 }
 
 ExpressionPtr ExpressionParser::call(ExpressionPtr callee) {
-  ExpressionPtr e = make(Expression::Kind::call, callee->at, std::move(callee));
+  const Place at = callee->at;
+  ExpressionPtr e = make(Expression::Kind::call, at, std::move(callee));
   e->arguments = arguments();
   return e;
 }
@@ -429,8 +428,7 @@ std::vector<Argument> ExpressionParser::arguments() {
           in_.error(at, "the argument '{}' is given twice", a.name);
     }
     const Kind last = all.empty() ? Kind::plain : all.back().kind;
-    if (a.kind == Kind::plain ? last != Kind::plain
-                              : a.kind == Kind::spread && last > Kind::named)
+    if (a.kind == Kind::plain ? last != Kind::plain : a.kind == Kind::spread && last > Kind::named)
       in_.error(at, "this argument must come before the ones before it");
     a.value = expression();
     all.push_back(std::move(a));
@@ -490,8 +488,7 @@ void ExpressionParser::check_test(const Expression& e) const {
   const Test* t = find_test(e.name);
   if (t == nullptr) in_.error(e.at, "the test '{}' is not supported", e.name);
   for (const Argument& a : e.arguments)
-    if (a.kind != Argument::Kind::plain)
-      in_.error(a.value->at, "tests take plain arguments only");
+    if (a.kind != Argument::Kind::plain) in_.error(a.value->at, "tests take plain arguments only");
   if (e.arguments.size() != t->arguments)
     in_.error(e.at, "the test '{}' takes {} arguments, found {}", e.name, t->arguments,
               e.arguments.size());

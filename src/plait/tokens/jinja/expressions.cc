@@ -56,8 +56,7 @@ Value Interpreter::eval_plain(const Expression& e) {
       return eval_filter(e, nullptr);
     case Kind::test: {
       const Value v = eval(*e.parts[0]);
-      return Value::boolean(
-          run_test(machine_, *find_test(e.name), v, eval_arguments(e.arguments)));
+      return Value::boolean(run_test(machine_, *find_test(e.name), v, eval_arguments(e.arguments)));
     }
     case Kind::logical_not:
       return Value::boolean(!eval(*e.parts[0]).truthy());

@@ -164,7 +164,8 @@ std::string converted(char letter, const Conversion& c, const Value& v, Budget& 
                              : fmt::format("{:.{}g}", v.number(), precision);
     }
     default:
-      problem("the conversion '%{}' is not supported", letter >= ' ' && letter < 0x7f ? letter : '?');
+      problem("the conversion '%{}' is not supported",
+              letter >= ' ' && letter < 0x7f ? letter : '?');
   }
 }
 

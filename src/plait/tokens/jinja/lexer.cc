@@ -13,9 +13,7 @@ bool is_digit_of(char c, int base) {
   if (c >= '0' && c <= '9') return c - '0' < base;
   return base == 16 && ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'));
 }
-bool opens_name(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
+bool opens_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 std::string with_plain_line_breaks(std::string_view text) {
   std::string out;
@@ -127,7 +125,8 @@ class Lexer {
   void comment(size_t tag) {
     const size_t end = text_.find("#}", at_);
     if (end == std::string::npos) error(tag, "this comment has no end '#}}'");
-    const char sign = end > at_ && (text_[end - 1] == '-' || text_[end - 1] == '+') ? text_[end - 1] : 0;
+    const char sign =
+        end > at_ && (text_[end - 1] == '-' || text_[end - 1] == '+') ? text_[end - 1] : 0;
     at_ = end + 2;
     after_end(sign, true);
   }

@@ -100,9 +100,7 @@ constexpr auto kNotEqual = [](Machine& m, V v, L a) { return !equal(v, a[0], m.b
 constexpr auto kLess = [](Machine& m, V v, L a) { return compare(v, a[0], m.budget) < 0; };
 constexpr auto kLessEqual = [](Machine& m, V v, L a) { return compare(v, a[0], m.budget) <= 0; };
 constexpr auto kGreater = [](Machine& m, V v, L a) { return compare(v, a[0], m.budget) > 0; };
-constexpr auto kGreaterEqual = [](Machine& m, V v, L a) {
-  return compare(v, a[0], m.budget) >= 0;
-};
+constexpr auto kGreaterEqual = [](Machine& m, V v, L a) { return compare(v, a[0], m.budget) >= 0; };
 
 const std::vector<Test>& tests() {
   static const std::vector<Test> all = {
@@ -110,18 +108,15 @@ const std::vector<Test>& tests() {
       {"undefined", 0, [](Machine&, V v, L) { return v.is_undefined(); }},
       {"none", 0, [](Machine&, V v, L) { return v.is_none(); }},
       {"boolean", 0, [](Machine&, V v, L) { return v.is(Value::Kind::boolean); }},
-      {"true", 0,
-       [](Machine&, V v, L) { return v.is(Value::Kind::boolean) && v.as_boolean(); }},
-      {"false", 0,
-       [](Machine&, V v, L) { return v.is(Value::Kind::boolean) && !v.as_boolean(); }},
+      {"true", 0, [](Machine&, V v, L) { return v.is(Value::Kind::boolean) && v.as_boolean(); }},
+      {"false", 0, [](Machine&, V v, L) { return v.is(Value::Kind::boolean) && !v.as_boolean(); }},
       {"integer", 0, [](Machine&, V v, L) { return v.is(Value::Kind::integer); }},
       {"float", 0, [](Machine&, V v, L) { return v.is(Value::Kind::real); }},
       {"number", 0, [](Machine&, V v, L) { return v.is_number(); }},
       {"string", 0, [](Machine&, V v, L) { return v.is_text(); }},
       {"mapping", 0, [](Machine&, V v, L) { return v.is_dict(); }},
       {"sequence", 0, [](Machine&, V v, L) { return is_indexable(v); }},
-      {"iterable", 0,
-       [](Machine&, V v, L) { return is_iterable(v) || v.is(Value::Kind::loop); }},
+      {"iterable", 0, [](Machine&, V v, L) { return is_iterable(v) || v.is(Value::Kind::loop); }},
       {"callable", 0, [](Machine&, V v, L) { return v.is(Value::Kind::function); }},
       {"lower", 0, cased<is_lower, is_upper>},
       {"upper", 0, cased<is_upper, is_lower>},
@@ -147,8 +142,7 @@ const std::vector<Test>& tests() {
       {">=", 1, kGreaterEqual},
       {"filter", 0,
        [](Machine&, V v, L) { return v.is_text() && find_filter(v.bytes()) != nullptr; }},
-      {"test", 0,
-       [](Machine&, V v, L) { return v.is_text() && find_test(v.bytes()) != nullptr; }}};
+      {"test", 0, [](Machine&, V v, L) { return v.is_text() && find_test(v.bytes()) != nullptr; }}};
   return all;
 }
 
@@ -213,7 +207,8 @@ List Arguments::bind(std::string_view what, std::span<const std::string_view> na
 Value run_filter(Machine& machine, const Filter& f, const Value& v, const Arguments& a) {
   machine.budget.spend(1);
   if (f.run_free != nullptr) return f.run_free(machine, v, a);
-  return f.run(machine, v, a.bind(fmt::format("the filter '{}'", f.name), f.parameters, f.required));
+  return f.run(machine, v,
+               a.bind(fmt::format("the filter '{}'", f.name), f.parameters, f.required));
 }
 
 bool run_test(Machine& machine, const Test& t, const Value& v, const Arguments& a) {

@@ -66,7 +66,8 @@ Value sort(Machine& m, const Value& v, const List& a) {
       const std::string& names = a[2].bytes();
       for (size_t begin = 0;;) {
         const size_t end = std::min(names.find(',', begin), names.size());
-        keys.push_back(key_of(m, item, Value::text(names.substr(begin, end - begin)), a[1].truthy()));
+        keys.push_back(
+            key_of(m, item, Value::text(names.substr(begin, end - begin)), a[1].truthy()));
         if (end == names.size()) break;
         begin = end + 1;
       }
@@ -144,8 +145,9 @@ Value reverse(Machine& m, const Value& v, const List&) {
   if (v.is_undefined()) v.refuse_undefined();
   List items = items_of(v, m.budget);
   std::reverse(items.begin(), items.end());
-  if (!v.is_text()) return v.is(Value::Kind::generator) ? Value::list(std::move(items))
-                                                        : Value::generator(std::move(items));
+  if (!v.is_text())
+    return v.is(Value::Kind::generator) ? Value::list(std::move(items))
+                                        : Value::generator(std::move(items));
   std::string out;
   for (const Value& c : items) out += c.bytes();
   return Value::text(std::move(out));

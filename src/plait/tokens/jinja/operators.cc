@@ -28,7 +28,8 @@ Value subtract(const Value& a, const Value& b) {
 
 Value repeated(const Value& v, int64_t times, Budget& budget) {
   times = std::max<int64_t>(times, 0);
-  const auto size = static_cast<int64_t>(v.is_text() ? v.bytes().size() : v.sequence().items.size());
+  const auto size =
+      static_cast<int64_t>(v.is_text() ? v.bytes().size() : v.sequence().items.size());
   int64_t all = 0;
   if (__builtin_mul_overflow(size, times, &all)) too_large();
   if (size == 0) times = 0;

@@ -160,8 +160,7 @@ class Parser {
     Target all;
     all.at = first.at;
     all.parts.push_back(std::move(first));
-    while (in_.accept_op(",") &&
-           (in_.is(Token::Kind::name) ? !in_.is_name("in") : in_.is_op("(")))
+    while (in_.accept_op(",") && (in_.is(Token::Kind::name) ? !in_.is_name("in") : in_.is_op("(")))
       all.parts.push_back(one_target(spaces));
     return all;
   }
@@ -187,8 +186,8 @@ class Parser {
   }
 
   std::string assignable() {
-    static const std::set<std::string_view> kConstants = {"true",  "false", "none",
-                                                          "True",  "False", "None"};
+    static const std::set<std::string_view> kConstants = {"true", "false", "none",
+                                                          "True", "False", "None"};
     const Place at = in_.peek().at;
     std::string name = in_.name();
     if (kConstants.count(name) > 0) in_.error(at, "'{}' cannot be assigned to", name);

@@ -61,8 +61,8 @@ class ExpressionParser {
  public:
   explicit ExpressionParser(TokenStream& in) : in_(in) {}
 
-  ExpressionPtr expression();            // with an inline if
-  ExpressionPtr without_condition();     // as after `in` of a loop, and `if`
+  ExpressionPtr expression();         // with an inline if
+  ExpressionPtr without_condition();  // as after `in` of a loop, and `if`
   // Expressions with commas between them are a tuple.
   ExpressionPtr tuple(bool with_condition);
   // name(.name)* and its arguments, behind a '|'; applied to `value`, which may be null.

@@ -11,7 +11,8 @@ namespace plait::jinja {
 namespace {
 
 void append_quoted(std::string& out, std::string_view s) {
-  const bool twice = s.find('\'') != std::string_view::npos && s.find('"') == std::string_view::npos;
+  const bool twice =
+      s.find('\'') != std::string_view::npos && s.find('"') == std::string_view::npos;
   const char32_t quote = twice ? '"' : '\'';
   append_character(out, quote);
   for (size_t at = 0; at < s.size();) {
@@ -260,7 +261,8 @@ std::string float_text(double d) {
     digits.erase(0, 1);
   }
   if (digits.size() > 1) digits.erase(1, 1);
-  if (exponent < 0) return sign + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
+  if (exponent < 0)
+    return sign + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
   const size_t whole = static_cast<size_t>(exponent) + 1;
   if (digits.size() <= whole) return sign + digits + std::string(whole - digits.size(), '0') + ".0";
   return sign + digits.substr(0, whole) + "." + digits.substr(whole);

@@ -8,8 +8,8 @@
 
 namespace plait::jinja {
 
-std::string float_text(double d);             // repr(float)
-Value str(const Value& v, Budget& budget);    // a text
+std::string float_text(double d);           // repr(float)
+Value str(const Value& v, Budget& budget);  // a text
 void append_str(std::string& out, const Value& v, Budget& budget);
 std::string repr(const Value& v, Budget& budget);
 

@@ -266,8 +266,8 @@ void Interpreter::bind_parameters(const Macro& m, const Arguments& a, const Valu
     else if (p.fallback)
       scope_->set(p.name, eval(*p.fallback));
     else
-      scope_->set(p.name, Value::undefined(
-                              fmt::format("the parameter '{}' of '{}' was not given", p.name, m.name)));
+      scope_->set(p.name, Value::undefined(fmt::format("the parameter '{}' of '{}' was not given",
+                                                       p.name, m.name)));
   }
   if (m.uses_caller && m.name != "caller")
     scope_->set("caller", caller != nullptr ? *caller : Value::undefined("no caller is defined"));

@@ -74,8 +74,8 @@ struct Expression {
 // Where a value is assigned to.
 struct Target {
   Place at;
-  std::string name;          // empty: a tuple
-  std::string attribute;     // of the namespace `name`; empty: the variable itself
+  std::string name;           // empty: a tuple
+  std::string attribute;      // of the namespace `name`; empty: the variable itself
   std::vector<Target> parts;  // of a tuple
 };
 

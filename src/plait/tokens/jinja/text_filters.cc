@@ -151,9 +151,7 @@ Value round(Machine&, const Value& v, const List& a) {
   if (v.is_undefined()) v.refuse_undefined();
   if (!v.is_number()) problem("round is of a number, not of {}", v.type_name());
   const int64_t digits = whole_or(a[0], 0, "the precision of round()");
-  const std::string method = a[1].is_undefined() ? "common"
-                             : a[1].is_text()    ? a[1].bytes()
-                                                 : "?";
+  const std::string method = a[1].is_undefined() ? "common" : a[1].is_text() ? a[1].bytes() : "?";
   if (method == "common") {
     if (!v.is_whole()) return Value::real(rounded(v.number(), digits));
     if (digits < 0) problem("round() of an integer with a negative precision is not supported");

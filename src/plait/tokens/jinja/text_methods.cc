@@ -120,8 +120,8 @@ Value partition(Machine& m, const Value& self, const List& a, bool from_right) {
     const Value none = Value::text("");
     return from_right ? Value::tuple({none, none, self}) : Value::tuple({self, none, none});
   }
-  return Value::tuple({Value::text(s.substr(0, at)), a[0],
-                       Value::text(s.substr(at + separator.size()))});
+  return Value::tuple(
+      {Value::text(s.substr(0, at)), a[0], Value::text(s.substr(at + separator.size()))});
 }
 Value partition_left(Machine& m, const Value& s, const List& a) {
   return partition(m, s, a, false);
@@ -172,7 +172,7 @@ Value find_in(Machine& m, const Value& self, const List& a, bool from_right, boo
   const Window w = window(self, a[1], a[2]);
   const std::string& part = text_argument(a[0]);
   m.budget.search(w.text.size(), part.size());
-  const size_t at = !w.valid    ? std::string_view::npos
+  const size_t at = !w.valid     ? std::string_view::npos
                     : from_right ? w.text.rfind(part)
                                  : w.text.find(part);
   if (at != std::string_view::npos)
@@ -293,41 +293,40 @@ Value format(Machine& m, const Value& self, const Arguments& a) {
 }
 
 const std::vector<Method>& methods() {
-  static const std::vector<Method> all = {
-      {"strip", {"chars"}, 0, strip_both},
-      {"lstrip", {"chars"}, 0, lstrip},
-      {"rstrip", {"chars"}, 0, rstrip},
-      {"split", {"sep", "maxsplit"}, 0, split_left},
-      {"rsplit", {"sep", "maxsplit"}, 0, split_right},
-      {"splitlines", {"keepends"}, 0, splitlines},
-      {"partition", {"sep"}, 1, partition_left},
-      {"rpartition", {"sep"}, 1, partition_right},
-      {"startswith", {"prefix", "start", "end"}, 1, startswith},
-      {"endswith", {"suffix", "start", "end"}, 1, endswith},
-      {"find", {"sub", "start", "end"}, 1, find},
-      {"rfind", {"sub", "start", "end"}, 1, rfind},
-      {"index", {"sub", "start", "end"}, 1, index},
-      {"rindex", {"sub", "start", "end"}, 1, rindex},
-      {"count", {"sub", "start", "end"}, 1, count},
-      {"replace", {"old", "new", "count"}, 2, replace},
-      {"join", {"iterable"}, 1, join},
-      {"upper", {}, 0, cased<to_upper>},
-      {"lower", {}, 0, cased<to_lower>},
-      {"title", {}, 0, cased<to_title>},
-      {"capitalize", {}, 0, cased<to_capitalized>},
-      {"isspace", {}, 0, all_are<is_space>},
-      {"isalpha", {}, 0, all_are<is_letter>},
-      {"isdigit", {}, 0, all_are<is_digit>},
-      {"isalnum", {}, 0, all_are<is_letter_or_digit>},
-      {"islower", {}, 0, has_case<is_lower, is_upper>},
-      {"isupper", {}, 0, has_case<is_upper, is_lower>},
-      {"removeprefix", {"prefix"}, 1, remove_prefix},
-      {"removesuffix", {"suffix"}, 1, remove_suffix},
-      {"ljust", {"width", "fillchar"}, 1, ljust},
-      {"rjust", {"width", "fillchar"}, 1, rjust},
-      {"center", {"width", "fillchar"}, 1, center},
-      {"zfill", {"width"}, 1, zfill},
-      {"format", {}, 0, nullptr, format}};
+  static const std::vector<Method> all = {{"strip", {"chars"}, 0, strip_both},
+                                          {"lstrip", {"chars"}, 0, lstrip},
+                                          {"rstrip", {"chars"}, 0, rstrip},
+                                          {"split", {"sep", "maxsplit"}, 0, split_left},
+                                          {"rsplit", {"sep", "maxsplit"}, 0, split_right},
+                                          {"splitlines", {"keepends"}, 0, splitlines},
+                                          {"partition", {"sep"}, 1, partition_left},
+                                          {"rpartition", {"sep"}, 1, partition_right},
+                                          {"startswith", {"prefix", "start", "end"}, 1, startswith},
+                                          {"endswith", {"suffix", "start", "end"}, 1, endswith},
+                                          {"find", {"sub", "start", "end"}, 1, find},
+                                          {"rfind", {"sub", "start", "end"}, 1, rfind},
+                                          {"index", {"sub", "start", "end"}, 1, index},
+                                          {"rindex", {"sub", "start", "end"}, 1, rindex},
+                                          {"count", {"sub", "start", "end"}, 1, count},
+                                          {"replace", {"old", "new", "count"}, 2, replace},
+                                          {"join", {"iterable"}, 1, join},
+                                          {"upper", {}, 0, cased<to_upper>},
+                                          {"lower", {}, 0, cased<to_lower>},
+                                          {"title", {}, 0, cased<to_title>},
+                                          {"capitalize", {}, 0, cased<to_capitalized>},
+                                          {"isspace", {}, 0, all_are<is_space>},
+                                          {"isalpha", {}, 0, all_are<is_letter>},
+                                          {"isdigit", {}, 0, all_are<is_digit>},
+                                          {"isalnum", {}, 0, all_are<is_letter_or_digit>},
+                                          {"islower", {}, 0, has_case<is_lower, is_upper>},
+                                          {"isupper", {}, 0, has_case<is_upper, is_lower>},
+                                          {"removeprefix", {"prefix"}, 1, remove_prefix},
+                                          {"removesuffix", {"suffix"}, 1, remove_suffix},
+                                          {"ljust", {"width", "fillchar"}, 1, ljust},
+                                          {"rjust", {"width", "fillchar"}, 1, rjust},
+                                          {"center", {"width", "fillchar"}, 1, center},
+                                          {"zfill", {"width"}, 1, zfill},
+                                          {"format", {}, 0, nullptr, format}};
   return all;
 }
 
@@ -409,9 +408,11 @@ std::string stripped(std::string_view s, const std::string* chars, bool left, bo
     });
   };
   if (left)
-    while (cut(true));
+    while (cut(true))
+      ;
   if (right)
-    while (cut(false));
+    while (cut(false))
+      ;
   return std::string(s);
 }
 

@@ -29,7 +29,7 @@ bool is_title(char32_t c);
 
 std::string to_upper(std::string_view text);
 std::string to_lower(std::string_view text);
-std::string to_title(std::string_view text);       // str.title
+std::string to_title(std::string_view text);        // str.title
 std::string to_capitalized(std::string_view text);  // str.capitalize
 
 std::string_view strip_left(std::string_view text);  // white space

@@ -142,9 +142,7 @@ Value Value::range(int64_t first, int64_t last, int64_t step, Budget& budget) {
   return Value(Data(std::shared_ptr<const Sequence>(std::move(s))));
 }
 
-Value Value::dict(Dict dict) {
-  return Value(Data(std::make_shared<const Dict>(std::move(dict))));
-}
+Value Value::dict(Dict dict) { return Value(Data(std::make_shared<const Dict>(std::move(dict)))); }
 
 Value Value::generator(List items) {
   auto g = std::make_shared<Generator>();
@@ -340,8 +338,8 @@ bool contains(const Value& container, const Value& item, Budget& budget) {
     return container.bytes().find(item.bytes()) != std::string::npos;
   }
   if (container.is_dict()) return container.dict().find(item, budget) != nullptr;
-  if (!is_iterable(container)) problem("'in' needs something to look in, not {}",
-                                       container.type_name());
+  if (!is_iterable(container))
+    problem("'in' needs something to look in, not {}", container.type_name());
   for (const Value& v : items_of(container, budget))
     if (equal(v, item, budget)) return true;
   return false;
@@ -394,8 +392,7 @@ int64_t length_of(const Value& v) {
     case Value::Kind::undefined:
       return 0;
     case Value::Kind::text:
-      return v.text().ascii ? static_cast<int64_t>(v.bytes().size())
-                            : count_characters(v.bytes());
+      return v.text().ascii ? static_cast<int64_t>(v.bytes().size()) : count_characters(v.bytes());
     case Value::Kind::sequence:
       return static_cast<int64_t>(v.sequence().items.size());
     case Value::Kind::dict:

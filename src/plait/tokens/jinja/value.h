@@ -141,18 +141,17 @@ class Value {
   [[noreturn]] void refuse_undefined() const;
 
   bool truthy() const;
-  int depth() const;               // of nested containers; 0: none
-  std::string type_name() const;   // Python's
-  const void* identity() const;    // of shared data; null for plain kinds
+  int depth() const;              // of nested containers; 0: none
+  std::string type_name() const;  // Python's
+  const void* identity() const;   // of shared data; null for plain kinds
 
  private:
   struct None {};
   using Why = std::shared_ptr<const std::string>;
-  using Data =
-      std::variant<Why, None, bool, int64_t, double, std::shared_ptr<const Text>,
-                   std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>,
-                   std::shared_ptr<Generator>, std::shared_ptr<Space>, std::shared_ptr<Loop>,
-                   std::shared_ptr<const Function>>;
+  using Data = std::variant<Why, None, bool, int64_t, double, std::shared_ptr<const Text>,
+                            std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>,
+                            std::shared_ptr<Generator>, std::shared_ptr<Space>,
+                            std::shared_ptr<Loop>, std::shared_ptr<const Function>>;
   explicit Value(Data data) : data_(std::move(data)) {}
   static Value sequence(Sequence::Kind kind, List items);
   Data data_;
