@@ -12,6 +12,7 @@
 #include "plait/io/files.h"
 #include "plait/model/adapter.h"
 #include "plait/model/folder.h"
+#include "plait/model/preference.h"
 #include "plait/report/explain.h"
 #include "plait/report/explain_data.h"
 #include "plait/report/progress.h"
@@ -23,6 +24,15 @@ namespace plait {
 namespace {
 
 constexpr double kEstimateSeconds = 3;
+
+nlohmann::ordered_json lora_facts(const LoraConfig& c) {
+  return {{"rank", c.rank},
+          {"alpha", c.alpha},
+          {"targets", c.targets},
+          {"rslora", c.rslora},
+          {"modules_to_save", c.modules_to_save},
+          {"base_model", c.base_model}};
+}
 
 class TrainCommand {
  public:
@@ -91,7 +101,8 @@ Model TrainCommand::open_head(Head head, BatchShape shape) const {
 
 Plan TrainCommand::open_plan() const {
   Plan plan = o_.plan.empty() ? one_rank_plan(o_.microbatches) : load_plan(o_.plan);
-  if (!o_.recompute.empty()) plan.recompute = parse_recompute(o_.recompute);
+  for (const Recompute how : {Recompute::none, Recompute::full, Recompute::selective})
+    if (o_.recompute == to_string(how)) plan.recompute = how;
   return plan;
 }
 
@@ -106,10 +117,10 @@ void TrainCommand::open_model_and_data() {
     lora_ = o_.lora;
     lora_->base_model = o_.init.empty() ? o_.model : o_.init;
   } else if (!o_.adapter.empty()) {
-    lora_ = read_adapter_config(o_.adapter);
+    lora_ = load_adapter_config(o_.adapter);
   }
   model_ = lora_ ? with_lora(base_, *lora_) : base_;
-  if (data_->paired()) model_ = with_preference(std::move(model_), o_.beta, o_.label_smoothing);
+  if (data_->paired()) model_ = with_preference(std::move(model_), o_.preference);
 }
 
 void TrainCommand::set_steps() {
@@ -187,8 +198,7 @@ void TrainCommand::describe() {
   fmt::print("  tokenizer: {}\n{}", text_.from, explain_data(data_->report()));
   if (!o_.dry_run) return;
   const BatchLayout layout = batch_layout(model_, plan_.microbatches);
-  fmt::print("{}{}", explain_memory(compiled_->lowered.programs, compiled_->report),
-             explain_ranks(compiled_->report));
+  fmt::print("{}{}", explain_states(compiled_->lowered.programs), explain_ranks(compiled_->report));
   fmt::print(
       "{}",
       paragraph(
@@ -235,7 +245,8 @@ void TrainCommand::start() {
     // Adapters begin as no change, so the starting model is the reference with them as well.
     Model frozen = open_head(Head::token_loss, {o_.slots, o_.slot_tokens});
     if (lora_) frozen = with_lora(std::move(frozen), *lora_);
-    reference = std::make_unique<PreferenceReference>(frozen, plan_, parameters);
+    reference =
+        std::make_unique<PreferenceReference>(frozen, plan_, parameters, o_.preference.beta);
   }
   trainer_ = std::make_unique<Trainer>(model_, plan_, *data_, o_.config, std::move(reference));
   trainer_->set_parameters(parameters);
@@ -243,7 +254,7 @@ void TrainCommand::start() {
                              {"config", base_.config_json},
                              {"text", base_.config_json.empty() ? print_model(base_) : ""},
                              {"tokenizer", text_.from},
-                             {"adapter", lora_ ? adapter_config(*lora_, base_) : nullptr}});
+                             {"adapter", lora_ ? lora_facts(*lora_) : nullptr}});
   resume();
 }
 
