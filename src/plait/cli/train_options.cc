@@ -67,6 +67,8 @@ void add_optimizer(CLI::App& command, TrainOptions& o) {
   for (const auto& [name, help] : settings) {
     std::string flag = name;
     std::replace(flag.begin(), flag.end(), '_', '-');
+    // Muon's steps are no training steps.
+    if (command.get_option_no_throw("--" + flag) != nullptr) flag = "optimizer-" + flag;
     command
         .add_option_function<double>(
             "--" + flag, [&o, name = name](double value) { o.settings.emplace_back(name, value); },
