@@ -34,21 +34,6 @@ Fixture load(const std::string& name, Dtype dtype) {
   return f;
 }
 
-// Gradients by the names of the files: GPT-2's q, k and v are rows of one transposed tensor.
-HostTensor part_of_file(const Param& param, const HostTensor& whole) {
-  const FileSlice& file = param.file;
-  std::vector<int64_t> dims;
-  for (const Extent& e : param.type.dims) dims.push_back(e.size);
-  HostTensor part(Dtype::f64, dims);
-  const int64_t columns = dims.size() == 1 ? 1 : dims[1];
-  const int64_t rows_in_file = file.transposed ? whole.dims[1] : whole.dims[0];
-  for (int64_t r = 0; r < dims[0]; ++r)
-    for (int64_t c = 0; c < columns; ++c)
-      part.as<double>()[r * columns + c] = whole.at(
-          file.transposed ? c * rows_in_file + file.row + r : (file.row + r) * columns + c);
-  return part;
-}
-
 struct Gradients {
   double loss;
   HostTensors gradients;
@@ -90,7 +75,7 @@ TEST_P(PyTorch, LossAndGradientsInF64) {
     EXPECT_NEAR(r.loss, f.expected.at("loss").at(0), 1e-11 * std::abs(r.loss));
     ASSERT_EQ(r.gradients.size(), f.model.params.size());
     for (const Param& p : f.model.params) {
-      const HostTensor expected = part_of_file(p, f.expected.at("grad." + p.file.tensor));
+      const HostTensor expected = file_part(p, f.expected.at("grad." + p.file.tensor));
       // A key bias shifts all scores of a row alike: its gradient is zero but for rounding.
       const double scale = std::max(norm(expected), 1e-3);
       EXPECT_LE(distance(r.gradients.at(p.name), expected) / scale, 1e-10) << p.name;
@@ -104,11 +89,11 @@ TEST_P(PyTorch, F32WithinFourTimesPyTorchsOwnError) {
   std::map<std::string, double> theirs;
   std::vector<double> sorted;
   auto error = [&](const Param& p, const HostTensor& found) {
-    const HostTensor expected = part_of_file(p, f.expected.at("grad." + p.file.tensor));
+    const HostTensor expected = file_part(p, f.expected.at("grad." + p.file.tensor));
     return distance(found, expected) / std::max(norm(expected), 1e-3);
   };
   for (const Param& p : f.model.params) {
-    theirs[p.name] = error(p, part_of_file(p, f.expected.at("f32.grad." + p.file.tensor)));
+    theirs[p.name] = error(p, file_part(p, f.expected.at("f32.grad." + p.file.tensor)));
     sorted.push_back(theirs[p.name]);
   }
   std::sort(sorted.begin(), sorted.end());

@@ -6,65 +6,15 @@
 #include <functional>
 #include <sstream>
 
-#include "plait/base/rng.h"
 #include "plait/model/families.h"
 #include "plait/program/verify.h"
+#include "random_config.h"
 
 namespace plait {
 
 namespace {
 
 constexpr double kTolerance = 1e-10;
-constexpr double kRate = 0.05;
-
-// A stream of draws: draw.below(n) is uniform in [0, n).
-class Draw {
- public:
-  explicit Draw(uint64_t seed, uint32_t substream = 0) : seed_(seed), substream_(substream) {}
-  int64_t below(int64_t n) {
-    return static_cast<int64_t>(random_bits(seed_, Stream::test, next_++, substream_) %
-                                static_cast<uint64_t>(n));
-  }
-  int64_t between(int64_t low, int64_t high) { return low + below(high - low + 1); }
-  bool chance(int percent) { return below(100) < percent; }
-  double gauss() { return normal(seed_, Stream::test, next_++, substream_); }
-  template <class T>
-  const T& pick(const std::vector<T>& from) {
-    return from[static_cast<size_t>(below(static_cast<int64_t>(from.size())))];
-  }
-
- private:
-  uint64_t seed_, next_ = 0;
-  uint32_t substream_;
-};
-
-struct Sizes {
-  int64_t layers, heads, kv_heads;
-};
-
-std::string random_config(Draw& d, Sizes& s) {
-  s.layers = d.between(1, 4);
-  if (d.chance(40)) {
-    s.heads = s.kv_heads = 4;
-    return fmt::format(
-        R"({{"model_type":"gpt2","vocab_size":67,"n_positions":64,"n_embd":32,"n_layer":{},"n_head":4,)"
-        R"("layer_norm_epsilon":1e-05,"activation_function":"gelu_new","resid_pdrop":0,"embd_pdrop":0,)"
-        R"("attn_pdrop":0}})",
-        s.layers);
-  }
-  s.heads = d.pick<int64_t>({4, 6, 8});
-  std::vector<int64_t> divisors;
-  for (int64_t n = 1; n <= s.heads; ++n)
-    if (s.heads % n == 0) divisors.push_back(n);
-  s.kv_heads = d.pick(divisors);
-  return fmt::format(
-      R"({{"model_type":"llama","vocab_size":67,"hidden_size":32,"num_hidden_layers":{},)"
-      R"("num_attention_heads":{},"num_key_value_heads":{},"head_dim":8,"intermediate_size":{},)"
-      R"("rms_norm_eps":1e-05,"rope_theta":10000.0,"max_position_embeddings":64,)"
-      R"("tie_word_embeddings":{},"hidden_act":"silu"}})",
-      s.layers, s.heads, s.kv_heads, d.pick<int64_t>({88, 40, 37}),
-      d.chance(40) ? "true" : "false");
-}
 
 std::vector<Axis> random_axes(Draw& d, int64_t layers) {
   const int world = static_cast<int>(d.pick<int64_t>({1, 2, 2, 3, 4, 4, 6, 8, 8, 8}));
@@ -91,14 +41,18 @@ std::vector<int64_t> random_sizes(Draw& d, int64_t elements, int ways) {
   return sizes;
 }
 
-void random_splits(Draw& d, const Sizes& s, Plan& plan) {
+void random_splits(Draw& d, const ConfigSizes& s, Plan& plan) {
   const int tp = plan.mesh.size("tp");
   plan.split["T"].axes = {"dp"};
   if (d.chance(15))
     plan.split["T"].axes =
         d.chance(50) ? std::vector<std::string>{"dp", "tp"} : std::vector<std::string>{"tp", "dp"};
-  if (s.heads % tp == 0 && s.kv_heads % tp == 0 && d.chance(85))
-    plan.split["H"].axes = plan.split["G"].axes = {"tp"};
+  // Heads that do not divide are dealt out unevenly, or key/value heads are gathered.
+  if (d.chance(85)) plan.split["H"].axes = {"tp"};
+  if (plan.split.contains("H") ? d.chance(80) : d.chance(20)) plan.split["G"].axes = {"tp"};
+  if (plan.split.contains("H") && tp > 1 && d.chance(15))
+    for (const int64_t n : random_sizes(d, s.heads, tp))
+      plan.split["H"].sizes.push_back(n * s.head_size);
   if (d.chance(80)) plan.split["F"].axes = {"tp"};
   if (d.chance(70)) plan.split["V"].axes = {"tp"};
   if (d.chance(15)) plan.split["D"].axes = {"tp"};
@@ -128,9 +82,9 @@ Case random_case(uint64_t seed) {
   Draw d(seed);
   Case c;
   c.seed = seed;
-  Sizes s{};
-  c.config = random_config(d, s);
+  ConfigSizes s;
   c.batch = {d.between(1, 5), d.pick<int64_t>({12, 17, 24})};
+  c.config = random_config(d, c.batch.slot_tokens, s);
   c.plan.mesh = Mesh(random_axes(d, s.layers), "pp");
   c.plan.microbatches = d.between(1, 4);
   c.plan.schedule = d.chance(50) ? "1f1b" : "gpipe";
@@ -227,7 +181,7 @@ Batch random_batch(const Model& model, int64_t microbatches, uint64_t seed) {
     batch.microbatches[m]["weights"] = convert(weights, model.dtype);
   }
   HostTensor hyper(Dtype::f64, {2});
-  hyper.as<double>()[0] = kRate;
+  hyper.as<double>()[0] = kHarnessRate;
   hyper.as<double>()[1] = 1;
   batch.step["hyper"] = convert(hyper, model.dtype);
   return batch;
@@ -243,14 +197,34 @@ LowerOptions harness_options() {
 }
 
 Truth make_truth(const Case& c) {
+  return make_truth(with_dtype(build_model(c.config, c.batch, Head::loss), Dtype::f64),
+                    c.plan.microbatches, c.seed);
+}
+
+Truth make_truth(Model model, int64_t microbatches, uint64_t seed) {
   Truth t;
-  t.model = with_dtype(build_model(c.config, c.batch, Head::loss), Dtype::f64);
-  t.parameters = random_parameters(t.model, c.seed);
-  t.batch = random_batch(t.model, c.plan.microbatches, c.seed);
+  t.model = std::move(model);
+  t.parameters = random_parameters(t.model, seed);
+  t.batch = random_batch(t.model, microbatches, seed);
   t.reference = reference_step(t.model, t.parameters, t.batch);
   t.after = t.parameters;
-  reference_sgd(t.after, t.reference.gradients, kRate);
+  reference_sgd(t.after, t.reference.gradients, kHarnessRate);
   return t;
+}
+
+std::string counted_as_predicted(const Session& session) {
+  std::string text;
+  for (size_t r = 0; r < session.counters().size(); ++r) {
+    const RankCounters& counted = session.counters()[r];
+    const RankReport& predicted = session.report().ranks[r];
+    if (counted.sent_bytes != predicted.sent_bytes)
+      text += fmt::format("rank {} sent {} bytes, predicted {}\n", r, counted.sent_bytes,
+                          predicted.sent_bytes);
+    if (counted.peak_live_bytes != predicted.peak_live_bytes)
+      text += fmt::format("rank {} peaked at {} bytes, predicted {}\n", r, counted.peak_live_bytes,
+                          predicted.peak_live_bytes);
+  }
+  return text;
 }
 
 namespace {
@@ -278,21 +252,12 @@ std::string differences(const Session& session, const Truth& truth, double* wors
     hold("parameter " + name, distance(after.at(name), truth.after.at(name)),
          norm(truth.after.at(name)));
   }
-  return text;
-}
-
-std::string counted_as_predicted(const Session& session) {
-  std::string text;
-  for (size_t r = 0; r < session.counters().size(); ++r) {
-    const RankCounters& counted = session.counters()[r];
-    const RankReport& predicted = session.report().ranks[r];
-    if (counted.sent_bytes != predicted.sent_bytes)
-      text += fmt::format("rank {} sent {} bytes, predicted {}\n", r, counted.sent_bytes,
-                          predicted.sent_bytes);
-    if (counted.peak_live_bytes != predicted.peak_live_bytes)
-      text += fmt::format("rank {} peaked at {} bytes, predicted {}\n", r, counted.peak_live_bytes,
-                          predicted.peak_live_bytes);
-  }
+  if (gradients.size() != truth.reference.gradients.size())
+    text += fmt::format("{} gradients, expected {}\n", gradients.size(),
+                        truth.reference.gradients.size());
+  for (const auto& [name, expected] : truth.after)  // frozen ones stay, bit for bit
+    if (!truth.reference.gradients.contains(name) && !(after.at(name) == expected))
+      text += fmt::format("parameter {} is frozen, and has changed\n", name);
   return text;
 }
 
@@ -320,7 +285,7 @@ Run two_steps(const Programs& programs, Truth truth, double* worst) {
     if (step == 1) break;
     truth.reference = reference_step(truth.model, truth.parameters, truth.batch);
     truth.after = truth.parameters;
-    reference_sgd(truth.after, truth.reference.gradients, kRate);
+    reference_sgd(truth.after, truth.reference.gradients, kHarnessRate);
   }
   run.parameters = std::move(truth.parameters);
   run.loss = session.scalar("loss");
@@ -433,42 +398,6 @@ std::string compare_step(const Programs& programs, const Truth& truth,
   } catch (const std::exception& e) {
     return e.what();
   }
-}
-
-Case shrink(Case failing, Dtype dtype) {
-  auto fails = [&](const Case& c) { return run_case(c, dtype).outcome == Outcome::failed; };
-  for (bool smaller = true; smaller;) {
-    smaller = false;
-    std::vector<std::function<void(Case&)>> tries = {
-        [](Case& c) { c.plan.microbatches = std::max<int64_t>(1, c.plan.microbatches - 1); },
-        [](Case& c) { c.batch.slots = std::max<int64_t>(1, c.batch.slots - 1); },
-        [](Case& c) { c.plan.blocks.clear(); },
-        [](Case& c) {
-          if (!c.plan.place.empty()) c.plan.place.pop_back();
-        },
-        [](Case& c) {
-          if (!c.plan.place.empty()) c.plan.place.erase(c.plan.place.begin());
-        },
-    };
-    for (const auto& [letter, split] : failing.plan.split)
-      tries.emplace_back([l = letter](Case& c) { c.plan.split.erase(l); });
-    for (size_t i = 0; i < failing.plan.mesh.axes().size(); ++i)
-      tries.emplace_back([i](Case& c) {
-        std::vector<Axis> axes = c.plan.mesh.axes();
-        axes[i].size = 1;
-        c.plan.mesh = Mesh(axes, c.plan.mesh.pipeline_axis());
-        for (auto& [letter, split] : c.plan.split) split.sizes.clear();
-      });
-    for (const auto& change : tries) {
-      Case c = failing;
-      change(c);
-      if (print_case(c) == print_case(failing) || !fails(c)) continue;
-      failing = c;
-      smaller = true;
-      break;
-    }
-  }
-  return failing;
 }
 
 }  // namespace plait

@@ -73,6 +73,20 @@ HostTensor absolute(const Graph& graph, ValueId v, const Values& values) {
 
 }  // namespace
 
+HostTensor file_part(const Param& param, const HostTensor& whole) {
+  const FileSlice& file = param.file;
+  std::vector<int64_t> dims;
+  for (const Extent& e : param.type.dims) dims.push_back(e.size);
+  HostTensor part(Dtype::f64, dims);
+  const int64_t columns = dims.size() == 1 ? 1 : dims[1];
+  const int64_t rows_in_file = file.transposed ? whole.dims[1] : whole.dims[0];
+  for (int64_t r = 0; r < dims[0]; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      part.as<double>()[r * columns + c] = whole.at(
+          file.transposed ? c * rows_in_file + file.row + r : (file.row + r) * columns + c);
+  return part;
+}
+
 double norm(const HostTensor& tensor) {
   double sum = 0;
   for (int64_t i = 0; i < tensor.elements(); ++i) sum += tensor.at(i) * tensor.at(i);
@@ -96,6 +110,7 @@ ReferenceStep reference_step(const Model& model, const HostTensors& parameters,
   ReferenceStep result;
   HostTensors absolute_sums;
   for (const Param& p : model.params) {
+    if (p.frozen) continue;
     result.gradients[p.name] = zeros(p.type);
     absolute_sums[p.name] = zeros(p.type);
   }
@@ -130,7 +145,7 @@ ReferenceStep reference_step(const Model& model, const HostTensors& parameters,
       for (size_t i = 0; i < use.inputs.size(); ++i)
         if (g.d_inputs[i] != kNone) d_values[use.inputs[i]] = inside[u].at(g.d_inputs[i]);
       for (size_t i = 0; i < use.params.size(); ++i) {
-        if (g.d_params[i] == kNone) continue;
+        if (g.d_params[i] == kNone || model.params[use.params[i]].frozen) continue;
         const std::string& name = model.params[use.params[i]].name;
         add_to(result.gradients[name], inside[u].at(g.d_params[i]));
         add_to(absolute_sums[name], absolute(g, g.d_params[i], inside[u]));
@@ -146,6 +161,7 @@ ReferenceStep reference_step(const Model& model, const HostTensors& parameters,
 
 void reference_sgd(HostTensors& parameters, const HostTensors& gradients, double rate) {
   for (auto& entry : parameters) {
+    if (!gradients.contains(entry.first)) continue;  // frozen
     HostTensor& p = entry.second;
     const HostTensor& g = gradients.at(entry.first);
     dispatch_float(p.dtype, [&]<class T>() {

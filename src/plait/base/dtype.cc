@@ -5,20 +5,38 @@
 namespace plait {
 
 namespace {
-constexpr std::array<DtypeInfo, 3> kTable = {{
-    {"f32", "F32", 1, 4, true},
-    {"f64", "F64", 1, 8, true},
-    {"i32", "I32", 1, 4, false},
+constexpr std::array<DtypeInfo, 5> kTable = {{
+    {"f32", "F32", 1, 4, true, false},
+    {"f64", "F64", 1, 8, true, false},
+    {"i32", "I32", 1, 4, false, false},
+    {"bf16", "BF16", 1, 2, true, true},
+    {"f16", "F16", 1, 2, true, true},
 }};
+
+const DtypeInfo* find(std::string_view name) {
+  for (const DtypeInfo& t : kTable)
+    if (t.name == name) return &t;
+  return nullptr;
+}
 }  // namespace
 
 const DtypeInfo& info(Dtype dtype) { return kTable.at(static_cast<size_t>(dtype)); }
 
 Dtype parse_dtype(std::string_view name) {
-  for (size_t i = 0; i < kTable.size(); ++i)
-    if (kTable[i].name == name) return static_cast<Dtype>(i);
+  const DtypeInfo* found = find(name);
+  if (found != nullptr && found->stored_only)
+    fail("element type {} is for files only; compute in f32 or f64", name);
+  if (found != nullptr) return static_cast<Dtype>(found - kTable.data());
   fail("unknown element type '{}'; known are f32, f64, i32", name);
 }
+
+Dtype parse_stored_dtype(std::string_view name) {
+  const DtypeInfo* found = find(name);
+  if (found != nullptr) return static_cast<Dtype>(found - kTable.data());
+  fail("unknown element type '{}'; known are f32, f64, i32, bf16, f16", name);
+}
+
+bool is_computed_float(Dtype dtype) { return info(dtype).is_float && !info(dtype).stored_only; }
 
 int64_t checked_mul(int64_t a, int64_t b) {
   int64_t r = 0;

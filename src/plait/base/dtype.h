@@ -10,7 +10,9 @@
 
 namespace plait {
 
-enum class Dtype : uint8_t { f32, f64, i32 };
+// bf16 and f16 are element types of files only: they are converted on the way (half.h), and no
+// model, buffer or kernel has them.
+enum class Dtype : uint8_t { f32, f64, i32, bf16, f16 };
 
 struct DtypeInfo {
   std::string_view name;              // in plait's own text formats
@@ -18,19 +20,27 @@ struct DtypeInfo {
   int64_t block_elements;
   int64_t block_bytes;
   bool is_float;
+  bool stored_only;  // in files, never computed with
 };
 
 const DtypeInfo& info(Dtype dtype);
-Dtype parse_dtype(std::string_view name);  // throws Error naming the known types
+// Types to compute with, by plait's own names; throws Error naming the known ones.
+Dtype parse_dtype(std::string_view name);
+// Types of files too, by plait's own names.
+Dtype parse_stored_dtype(std::string_view name);
+bool is_computed_float(Dtype dtype);  // f32 and f64
 
 // Bytes of `elements` elements; throws on overflow, on negative counts and on a cut block.
 int64_t dtype_bytes(Dtype dtype, int64_t elements);
 
-// Calls f.template operator()<float>() or <double>(); throws for integers.
+// Calls f.template operator()<float>() or <double>(); throws for integers and for types that are
+// only stored.
 template <class F>
 decltype(auto) dispatch_float(Dtype dtype, F&& f) {
   if (dtype == Dtype::f32) return f.template operator()<float>();
   if (dtype == Dtype::f64) return f.template operator()<double>();
+  if (info(dtype).stored_only)
+    fail("element type {} is for files only; convert to f32 or f64", info(dtype).name);
   fail("element type {} where a floating-point one is needed", info(dtype).name);
 }
 

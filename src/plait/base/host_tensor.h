@@ -33,6 +33,8 @@ struct HostTensor {
 // Canonical global tensors by name. Ordered, so that whatever is printed from it is stable.
 using HostTensors = std::map<std::string, HostTensor>;
 
-HostTensor convert(const HostTensor& tensor, Dtype dtype);  // between floating-point types
+// Between floating-point types, also those of files; to bf16 and f16 by rounding to nearest even.
+// The tensor itself when it has that type already.
+HostTensor convert(HostTensor tensor, Dtype dtype);
 
 }  // namespace plait

@@ -12,6 +12,7 @@
 #include "plait/report/explain.h"
 #include "plait/report/progress.h"
 #include "plait/report/table.h"
+#include "plait/tokens/tokenizer.h"
 #include "plait/train/trigram.h"
 
 namespace plait {
@@ -25,6 +26,18 @@ struct DemoOptions {
   int64_t slots = 2, slot_tokens = 128, sample_tokens = 320, compared_steps = 5;
   TrainConfig config;
 };
+
+std::unique_ptr<Data> open_bytes(const DemoOptions& o, int64_t vocabulary) {
+  DataConfig config;
+  config.train = {{o.data, "text"}};
+  config.slot_tokens = o.slot_tokens;
+  config.vocabulary = vocabulary;
+  config.seed = o.config.seed;
+  config.cache = false;  // bytes are their own tokens
+  return Data::open(config, *byte_tokenizer());
+}
+
+std::string as_text(const std::vector<int32_t>& bytes) { return byte_tokenizer()->decode(bytes); }
 
 class Demo {
  public:
@@ -46,7 +59,7 @@ class Demo {
   DemoOptions o_;
   Model model_;
   Plan plan_;
-  TextData data_;
+  std::unique_ptr<Data> data_;
   Compiled compiled_;
   Trainer trainer_;
   std::vector<double> losses_;
@@ -59,9 +72,9 @@ Demo::Demo(DemoOptions options)
     : o_(std::move(options)),
       model_(load_model("llama-demo", {o_.slots, o_.slot_tokens}, Head::loss)),
       plan_(load_plan(o_.plan)),
-      data_(load_text_data(o_.data, model_.extent("V").size, o_.slot_tokens)),
+      data_(open_bytes(o_, model_.extent("V").size)),
       compiled_(compile(model_, plan_, 0, {})),
-      trainer_(model_, plan_, data_, o_.config) {}
+      trainer_(model_, plan_, *data_, o_.config) {}
 
 void Demo::section(const std::string& title) {
   fmt::print("{}[{}] {}\n", sections_ == 0 ? "" : "\n", sections_ + 1, title);
@@ -120,9 +133,10 @@ void Demo::train() {
 void Demo::compare_trigram() {
   section("Has it learned something? Loss on held-out text, beside a 3-gram's");
   validation_ = trainer_.validation_loss();
-  const int64_t labels = data_.validation_labels(trainer_.layout(), trainer_.eval_batches());
-  const ByteTrigram trigram(data_.training());
-  const double counted = trigram.nats_per_byte(data_.validation(), 1, 1 + labels);
+  const int64_t labels = data_->validation_labels(trainer_.layout(), trainer_.eval_batches());
+  const std::string training = as_text(data_->training_tokens());
+  const ByteTrigram trigram(training);
+  const double counted = trigram.nats_per_byte(as_text(data_->validation_tokens()), 1, 1 + labels);
   Table table({"predictor", "nats per byte", "as good as guessing among"}, "    ");
   auto row = [&](const std::string& name, double nats) {
     table.row({name, fmt::format("{:.4f}", nats), fmt::format("{:.1f} bytes", std::exp(nats))});
@@ -134,7 +148,7 @@ void Demo::compare_trigram() {
   say(fmt::format(
       "Both predict the same {} bytes. The 3-gram has counted all {} training bytes; the "
       "model has seen {}.",
-      grouped(labels), grouped(static_cast<int64_t>(data_.training().size())),
+      grouped(labels), grouped(static_cast<int64_t>(training.size())),
       grouped(o_.config.steps * trainer_.layout().tokens())));
   passed_trigram_ = validation_ < counted;
   if (!passed_trigram_) say("The model has not passed the 3-gram: it needs more steps.");
@@ -150,11 +164,14 @@ std::string prompt_from(std::string_view text) {
 
 void Demo::sample() {
   section("What it writes");
-  const std::string prompt = prompt_from(data_.validation());
+  const std::string prompt = prompt_from(as_text(data_->validation_tokens()));
   say(fmt::format("The held-out words \"{}\" continued at temperature 0.7:", prompt));
   Generator generator(load_model("llama-demo", {1, o_.slot_tokens}, Head::logits),
                       trainer_.parameters());
-  std::string text = prompt + generator.generate(prompt, {o_.sample_tokens, 0.7, o_.config.seed});
+  const auto tokenizer = byte_tokenizer();
+  const GenerateOptions options{o_.sample_tokens, 0.7, o_.config.seed, {}};
+  std::string text =
+      prompt + tokenizer->decode(generator.generate(tokenizer->encode(prompt), options));
   for (char& c : text)
     if (c != '\n' && (c < 32 || c > 126)) c = '?';
   for (size_t begin = 0; begin < text.size();) {
@@ -167,7 +184,7 @@ void Demo::sample() {
 void Demo::compare_one_rank() {
   section("The same training on one rank");
   const Plan one = one_rank_plan(plan_.microbatches);
-  Trainer trainer(model_, one, data_, o_.config);
+  Trainer trainer(model_, one, *data_, o_.config);
   trainer.set_parameters(initial_parameters(model_, o_.config.seed));
   const std::string many = count_of(plan_.mesh.ranks(), "rank");
   Table table({"step", "loss, " + many, "loss, 1 rank", "relative difference"}, "    ");
@@ -215,7 +232,7 @@ void Demo::save_and_load() {
   options.train = false;
   Session session(lower(loaded, plan_, options).programs, {});
   session.set_states("param/", load_parameters(loaded, o_.out));
-  const double again = evaluate(session, data_, trainer_.layout(), trainer_.eval_batches());
+  const double again = evaluate(session, *data_, trainer_.layout(), trainer_.eval_batches());
   fmt::print(
       "    {}: config.json, model.safetensors\n"
       "    validation loss {:.17g} before, {:.17g} after loading\n",
@@ -266,8 +283,8 @@ void add_demo(CLI::App& app) {
       app.add_subcommand("demo", "train a small model on 8 ranks, and check it all");
   auto o = std::make_shared<DemoOptions>();
   o->config.steps = kSteps;
-  o->config.learning_rate = 2e-3;
-  o->config.warmup_steps = 50;
+  o->config.rate.peak = 2e-3;
+  o->config.rate.warmup_steps = 50;
   o->config.eval_batches = 32;
   command->add_option("--steps", o->config.steps, "optimizer steps")
       ->check(whole_number(1, kMaxCount))
@@ -277,7 +294,7 @@ void add_demo(CLI::App& app) {
   command->add_option("--out", o->out, "folder for the trained model")
       ->check(a_path())
       ->capture_default_str();
-  command->add_option("--learning-rate", o->config.learning_rate, "the largest one")
+  command->add_option("--learning-rate", o->config.rate.peak, "the largest one")
       ->capture_default_str();
   command->callback([o] { Demo(*o).run(); });
 }

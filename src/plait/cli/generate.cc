@@ -6,6 +6,7 @@
 
 #include "plait/cli/commands.h"
 #include "plait/cli/common.h"
+#include "plait/tokens/tokenizer.h"
 
 namespace plait {
 
@@ -17,14 +18,34 @@ struct SampleOptions {
   GenerateOptions generate;
 };
 
+// Prints what is decided of a text that grows by tokens: all but an unfinished character.
+class Stream {
+ public:
+  explicit Stream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  void add(int32_t id) {
+    ids_.push_back(id);
+    std::string text = tokenizer_.decode(ids_, true);
+    constexpr std::string_view kUnfinished = "\xef\xbf\xbd";
+    if (text.ends_with(kUnfinished)) text.resize(text.size() - kUnfinished.size());
+    if (text.size() <= printed_) return;
+    fmt::print("{}", text.substr(printed_));
+    std::fflush(stdout);
+    printed_ = text.size();
+  }
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::vector<int32_t> ids_;
+  size_t printed_ = 0;
+};
+
 void run_generate(const SampleOptions& o) {
   const Model model = load_model(o.folder, {1, o.slot_tokens}, Head::logits);
   Generator generator(model, load_parameters(model, o.folder));
+  const auto tokenizer = byte_tokenizer();
+  Stream stream(*tokenizer);
   fmt::print("{}", o.prompt);
-  generator.generate(o.prompt, o.generate, [](char c) {
-    std::fputc(c, stdout);
-    std::fflush(stdout);
-  });
+  generator.generate(tokenizer->encode(o.prompt), o.generate, [&](int32_t id) { stream.add(id); });
   fmt::print("\n");
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plait/base/digest.h"
 #include "plait/exec/box.h"
 
 namespace plait {
@@ -185,15 +186,45 @@ void Executor::run(const Action& a, Prepared& p, const Batch& batch) {
   }
 }
 
+// The results of an action that has just run.
+void Executor::look(size_t action) {
+  const Action& a = program_.actions[action];
+  if (a.kind == ActionKind::alloc) return;
+  for (BufferId id : a.out) {
+    const Buffer& b = buffer(id);
+    if (watch_.finite)
+      if (auto where = find_not_finite(programs_, rank_, b, data(id))) {
+        where->unit = program_.units[static_cast<size_t>(a.unit)];
+        where->op = a.kind == ActionKind::op ? a.name : to_string(a.kind);
+        throw_not_finite(std::move(*where), b.type, describe(programs_, rank_, action));
+      }
+    if (watch_.replicas)
+      digests_[action].push_back(
+          digest({reinterpret_cast<const char*>(data(id)), static_cast<size_t>(b.bytes)}));
+  }
+}
+
+void Executor::check_states() const {
+  for (BufferId id : states_read(program_))
+    if (auto where = find_not_finite(programs_, rank_, buffer(id), data(id))) {
+      where->unit = "before the step";
+      where->op = "state";
+      throw_not_finite(std::move(*where), buffer(id).type,
+                       fmt::format("rank {}, before the step", rank_));
+    }
+}
+
 void Executor::step(const Batch& batch) {
   const int64_t sent_before = transport_.sent_bytes();
   counters_.peak_live_bytes = live_bytes_;
+  digests_.assign(watch_.replicas ? program_.actions.size() : 0, {});
   for (size_t i = 0; i < program_.actions.size(); ++i) {
     try {
       run(program_.actions[i], prepared_[i], batch);
     } catch (const std::exception& e) {
       fail("{}: {}", describe(programs_, rank_, i), e.what());
     }
+    if (watch_.finite || watch_.replicas) look(i);
   }
   counters_.sent_bytes = transport_.sent_bytes() - sent_before;
 }

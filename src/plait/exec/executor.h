@@ -4,6 +4,7 @@
 
 #include "plait/comm/collectives.h"
 #include "plait/exec/session.h"
+#include "plait/exec/watch.h"
 #include "plait/kernels/device.h"
 
 namespace plait {
@@ -16,8 +17,13 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Throws Error that names the action in which it arose.
+  // Throws Error that names the action in which it arose; NotFinite when that is looked for.
   void step(const Batch& batch);
+  // What to look for from the next step on.
+  void watch(const Watch& what) { watch_ = what; }
+  // Throws NotFinite when a state that a step reads holds such a value.
+  void check_states() const;
+  const ResultDigests& digests() const { return digests_; }  // of the last step, if watched
 
   std::byte* data(BufferId id) { return arena_ + buffer(id).offset; }
   const std::byte* data(BufferId id) const { return arena_ + buffer(id).offset; }
@@ -43,6 +49,7 @@ class Executor {
   void poison(BufferId id);
   void born(BufferId id);
   void gone(BufferId id);
+  void look(size_t action);
 
   const Programs& programs_;
   const Program& program_;
@@ -54,6 +61,8 @@ class Executor {
   std::vector<Prepared> prepared_;
   int64_t live_bytes_ = 0;
   RankCounters counters_;
+  Watch watch_;
+  ResultDigests digests_;
 };
 
 // The channels that a set of programs uses, with their largest messages.

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -82,6 +83,7 @@ struct Session::Impl {
   std::vector<RankCounters> counters;
   std::unique_ptr<RankThreads> threads;
   bool failed = false;
+  Watch watching;
 
   Impl(Programs p, const SessionOptions& o)
       : programs(std::move(p)),
@@ -179,25 +181,36 @@ double Session::scalar(const std::string& state, int rank) const {
   });
 }
 
+void Session::watch(const Watch& what) {
+  impl_->watching = what;
+  for (const auto& executor : impl_->ranks) executor->watch(what);
+}
+
 void Session::step(const Batch& batch) {
   if (impl_->failed) fail("this session has stopped after an error");
+  if (impl_->watching.finite)
+    for (const auto& executor : impl_->ranks) executor->check_states();
   std::mutex mutex;
-  std::string first;
+  std::exception_ptr first;
   impl_->threads->run([&](int rank) {
     Executor& executor = *impl_->ranks[static_cast<size_t>(rank)];
     try {
       executor.step(batch);
-    } catch (const std::exception& e) {
+    } catch (const std::exception&) {
       const std::lock_guard lock(mutex);
-      if (!impl_->world.aborted()) first = e.what();  // later ones only follow from it
+      if (!impl_->world.aborted()) first = std::current_exception();  // later ones only follow
       impl_->world.abort();
     }
     impl_->counters[static_cast<size_t>(rank)] = executor.counters();
   });
-  if (!first.empty()) {
+  if (first) {
     impl_->failed = true;
-    throw Error(first);
+    std::rethrow_exception(first);
   }
+  if (!impl_->watching.replicas) return;
+  std::vector<ResultDigests> digests;
+  for (const auto& executor : impl_->ranks) digests.push_back(executor->digests());
+  compare_replicas(impl_->programs, digests);
 }
 
 }  // namespace plait

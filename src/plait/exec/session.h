@@ -33,6 +33,14 @@ struct SessionOptions {
   bool trust = false;          // run without verifying; for tests that plant faults
 };
 
+// What is looked at while a step runs: for diagnosis, since it reads every result once more. Every
+// floating-point result and the states before the step, for values that are not finite; every
+// result that several ranks hold, for a difference in bits.
+struct Watch {
+  bool finite = false;
+  bool replicas = false;
+};
+
 // What a rank counted itself in the last step, to be held against the verifier's report.
 struct RankCounters {
   int64_t sent_bytes = 0;
@@ -58,6 +66,14 @@ class Session {
   double scalar(const std::string& state, int rank = 0) const;
 
   void step(const Batch& batch);
+  // Looks at results from the next step on: that step throws NotFinite (exec/watch.h), which says
+  // where the first such value arose, or Error naming the first result whose replicas differ. A
+  // step whose loss or gradient norm is not finite has changed no parameter and no state of the
+  // optimizer, so it can be repeated under a watch:
+  //
+  //   session.watch({.finite = true});
+  //   try { session.step(batch); } catch (const NotFinite& e) { ... e.where.tensor ... }
+  void watch(const Watch& what);
   const std::vector<RankCounters>& counters() const;
 
  private:

@@ -37,17 +37,19 @@ Generator::Generator(const Model& model, const HostTensors& parameters)
     : window_(model.extent("T").size),
       vocabulary_(model.extent("V").size),
       session_(logits_programs(model), {}) {
+  set_parameters(parameters);
+}
+
+void Generator::set_parameters(const HostTensors& parameters) {
   session_.set_states("param/", parameters);
 }
 
-std::vector<double> Generator::next_logits(std::string_view text) {
-  if (static_cast<int64_t>(text.size()) > window_)
-    text.remove_prefix(text.size() - static_cast<size_t>(window_));
-  const auto used = static_cast<int64_t>(text.size());
+std::vector<double> Generator::next_logits(std::span<const int32_t> ids) {
+  if (static_cast<int64_t>(ids.size()) > window_) ids = ids.last(static_cast<size_t>(window_));
+  const auto used = static_cast<int64_t>(ids.size());
   HostTensor tokens(Dtype::i32, {window_}), positions = tokens, sequences = tokens;
   for (int64_t i = 0; i < window_; ++i) {
-    if (i < used)
-      tokens.as<int32_t>()[i] = static_cast<unsigned char>(text[static_cast<size_t>(i)]);
+    if (i < used) tokens.as<int32_t>()[i] = ids[static_cast<size_t>(i)];
     sequences.as<int32_t>()[i] =
         i < used ? 0 : 1;  // what is not there yet is a sequence of its own
     positions.as<int32_t>()[i] = static_cast<int32_t>(i < used ? i : i - used);
@@ -64,25 +66,26 @@ std::vector<double> Generator::next_logits(std::string_view text) {
   return row;
 }
 
-std::string Generator::generate(std::string_view prompt, const GenerateOptions& options,
-                                const std::function<void(char)>& seen) {
-  if (prompt.empty()) fail("the prompt is empty; needs a byte or more");
+std::vector<int32_t> Generator::generate(std::span<const int32_t> prompt,
+                                         const GenerateOptions& options,
+                                         const std::function<void(int32_t)>& seen) {
+  if (prompt.empty()) fail("the prompt is empty; needs a token or more");
   if (options.tokens < 0) fail("{} tokens to generate; needs 0 or more", options.tokens);
   if (!std::isfinite(options.temperature) || options.temperature < 0)
     fail("temperature {}; needs 0 or more", options.temperature);
   for (size_t i = 0; i < prompt.size(); ++i)
-    if (const int id = static_cast<unsigned char>(prompt[i]); id >= vocabulary_)
-      fail("prompt: byte {} at {} is outside the model's vocabulary of {}", id, i, vocabulary_);
-  if (vocabulary_ > 256)
-    fail("a vocabulary of {} tokens; only byte models (256 or fewer) can be sampled yet",
-         vocabulary_);
-  std::string text(prompt);
+    if (prompt[i] < 0 || prompt[i] >= vocabulary_)
+      fail("prompt: token {} at {} is outside the model's vocabulary of {}", prompt[i], i,
+           vocabulary_);
+  std::vector<int32_t> ids(prompt.begin(), prompt.end());
   for (int64_t i = 0; i < options.tokens; ++i) {
     const double draw = uniform(options.seed, Stream::sampling, static_cast<uint64_t>(i));
-    text += static_cast<char>(pick_token(next_logits(text), options.temperature, draw));
-    if (seen) seen(text.back());
+    const auto id = static_cast<int32_t>(pick_token(next_logits(ids), options.temperature, draw));
+    if (std::find(options.stop.begin(), options.stop.end(), id) != options.stop.end()) break;
+    ids.push_back(id);
+    if (seen) seen(id);
   }
-  return text.substr(prompt.size());
+  return {ids.begin() + static_cast<int64_t>(prompt.size()), ids.end()};
 }
 
 }  // namespace plait

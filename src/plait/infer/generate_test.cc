@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "plait/base/rng.h"
@@ -30,25 +31,38 @@ TEST(PickToken, FollowsTheSoftmax) {
   EXPECT_EQ(pick_token(logits, 1, std::nextafter(1.0, 0.0)), 2);
 }
 
-TEST(Generator, SameSeedSameTextAndWindowSlides) {
+TEST(Generator, SameSeedSameTokensAndWindowSlides) {
   const Model model = load_model("llama-tiny", {1, 12}, Head::logits);
   Generator generator(model, initial_parameters(model, 3));
-  const std::string prompt = "\1\2\3\4";
-  const std::string a = generator.generate(prompt, {30, 1.0, 5});
+  const std::vector<int32_t> prompt = {1, 2, 3, 4};
+  const std::vector<int32_t> a = generator.generate(prompt, {30, 1.0, 5, {}});
   ASSERT_EQ(a.size(), 30u);
-  EXPECT_EQ(a, generator.generate(prompt, {30, 1.0, 5}));
-  EXPECT_NE(a, generator.generate(prompt, {30, 1.0, 6}));
-  // Only the last 12 bytes count.
-  EXPECT_EQ(generator.generate(std::string(20, '\7') + a.substr(0, 12), {5, 0, 1}),
-            generator.generate(a.substr(0, 12), {5, 0, 1}));
+  EXPECT_EQ(a, generator.generate(prompt, {30, 1.0, 5, {}}));
+  EXPECT_NE(a, generator.generate(prompt, {30, 1.0, 6, {}}));
+  // Only the last 12 tokens count.
+  const std::vector<int32_t> window(a.begin(), a.begin() + 12);
+  std::vector<int32_t> longer(20, 7);
+  longer.insert(longer.end(), window.begin(), window.end());
+  EXPECT_EQ(generator.generate(longer, {5, 0, 1, {}}), generator.generate(window, {5, 0, 1, {}}));
+}
+
+TEST(Generator, EndsBeforeAStopToken) {
+  const Model model = load_model("llama-tiny", {1, 12}, Head::logits);
+  Generator generator(model, initial_parameters(model, 3));
+  const std::vector<int32_t> all = generator.generate(std::vector<int32_t>{1}, {30, 1.0, 5, {}});
+  const std::vector<int32_t> some =
+      generator.generate(std::vector<int32_t>{1}, {30, 1.0, 5, {all[7]}});
+  const auto first = std::find(all.begin(), all.end(), all[7]);
+  EXPECT_EQ(some, std::vector<int32_t>(all.begin(), first));
 }
 
 TEST(Generator, RefusesBadPrompts) {
   const Model model = load_model("llama-tiny", {1, 12}, Head::logits);
   Generator generator(model, initial_parameters(model, 3));
-  EXPECT_THROW(generator.generate("", {}), Error);
-  EXPECT_THROW(generator.generate("z", {}), Error);  // 122 of 67
-  EXPECT_THROW(generator.generate("\1", {5, -1, 1}), Error);
+  EXPECT_THROW(generator.generate({}, {}), Error);
+  EXPECT_THROW(generator.generate(std::vector<int32_t>{67}, {}), Error);
+  EXPECT_THROW(generator.generate(std::vector<int32_t>{-1}, {}), Error);
+  EXPECT_THROW(generator.generate(std::vector<int32_t>{1}, {5, -1, 1, {}}), Error);
 }
 
 }  // namespace

@@ -30,6 +30,8 @@ std::string folder_of(const std::string& path) {
   return parent.empty() ? "." : parent.string();
 }
 
+}  // namespace
+
 void sync_folder(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) system_fail("open folder", path);
@@ -40,8 +42,6 @@ void sync_folder(const std::string& path) {
   // Some file systems cannot sync folders; there is nothing better to do on those.
   if (result != 0 && code != EINVAL && code != ENOTSUP) system_fail("sync folder", path);
 }
-
-}  // namespace
 
 std::string path_beside(const std::string& path) {
   static std::atomic<int64_t> count = 0;
@@ -66,6 +66,8 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(const void* data, size_t bytes) {
+  digest_.add(data, bytes);
+  bytes_ += static_cast<int64_t>(bytes);
   const char* next = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t n = ::write(descriptor_, next, std::min(bytes, kChunkBytes));
@@ -139,7 +141,31 @@ void write_text(const std::string& path, std::string_view text) {
   file.commit();
 }
 
-void replace_folder(const std::string& fresh, const std::string& target) {
+void create_folders(const std::string& path) {
+  if (path.empty() || is_folder(path)) return;
+  const std::string parent = folder_of(path);
+  create_folders(parent);
+  if (::mkdir(path.c_str(), 0777) != 0 && !is_folder(path)) system_fail("create folder", path);
+  sync_folder(parent);
+}
+
+void move_synced(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) system_fail("move a file or folder to", to);
+  sync_folder(folder_of(to));
+}
+
+std::string file_digest(const InputFile& file) {
+  Digest128 digest;
+  std::string chunk;
+  for (int64_t at = 0; at < file.size(); at += static_cast<int64_t>(chunk.size())) {
+    chunk.resize(static_cast<size_t>(std::min<int64_t>(file.size() - at, 1 << 20)));
+    file.read(at, chunk.data(), static_cast<int64_t>(chunk.size()));
+    digest.add(chunk.data(), chunk.size());
+  }
+  return digest.text();
+}
+
+std::string exchange_folder(const std::string& fresh, const std::string& target) {
   sync_folder(fresh);
   const std::string parent = folder_of(target);
   const auto move = [](const std::string& from, const std::string& to) {
@@ -148,7 +174,7 @@ void replace_folder(const std::string& fresh, const std::string& target) {
   if (!file_exists(target)) {
     move(fresh, target);
     sync_folder(parent);
-    return;
+    return {};
   }
   std::string old = fresh;
   if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) != 0) {
@@ -163,6 +189,12 @@ void replace_folder(const std::string& fresh, const std::string& target) {
     }
   }
   sync_folder(parent);
+  return old;
+}
+
+void replace_folder(const std::string& fresh, const std::string& target) {
+  const std::string old = exchange_folder(fresh, target);
+  if (old.empty()) return;
   std::error_code error;
   fs::remove_all(old, error);
   if (error) fail("cannot remove the old folder '{}': {}", old, error.message());

@@ -62,13 +62,26 @@ class Checker : public nlohmann::json_sax<json> {
 
 }  // namespace
 
-json parse_json(std::string_view text, const std::string& source, int max_depth,
+namespace {
+void check_json(std::string_view text, const std::string& source, int max_depth,
                 size_t max_members) {
   // The parser takes a zero byte for the end of the text and would ignore what follows.
   if (text.find('\0') != std::string_view::npos) fail("{}: not JSON: zero byte", source);
   Checker checker(source, max_depth, max_members);
   json::sax_parse(text.begin(), text.end(), &checker);
+}
+}  // namespace
+
+json parse_json(std::string_view text, const std::string& source, int max_depth,
+                size_t max_members) {
+  check_json(text, source, max_depth, max_members);
   return json::parse(text.begin(), text.end());
+}
+
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& source,
+                                          int max_depth, size_t max_members) {
+  check_json(text, source, max_depth, max_members);
+  return nlohmann::ordered_json::parse(text.begin(), text.end());
 }
 
 }  // namespace plait

@@ -13,21 +13,7 @@ namespace plait {
 
 static_assert(std::endian::native == std::endian::little, "tensors are copied as they lie");
 
-namespace {
-
-using nlohmann::json;
-
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implementation
-constexpr size_t kMaxTensors = 100'000;
-constexpr size_t kMaxDims = 8;
-constexpr int kMaxDepth = 3;  // header, tensor, shape
-constexpr std::array<Dtype, 3> kSupported = {Dtype::f32, Dtype::f64, Dtype::i32};
-constexpr std::array<std::string_view, 17> kNotYet = {
-    "BOOL", "F4",  "F6_E2M3", "F6_E3M2", "F8_E4M3", "F8_E5M2", "F8_E8M0", "U8", "I8",
-    "U16",  "I16", "F16",     "BF16",    "U32",     "U64",     "I64",     "C64"};
-
-// Why a name cannot be a tensor's, or nothing. Names may become paths and are printed.
-std::string_view name_fault(std::string_view name) {
+std::string_view tensor_name_fault(std::string_view name) {
   if (name.empty()) return "is empty";
   if (name == "__metadata__") return "is reserved";
   if (name.front() == '/') return "begins with '/'";
@@ -37,6 +23,27 @@ std::string_view name_fault(std::string_view name) {
   return {};
 }
 
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implementation
+constexpr size_t kMaxTensors = 100'000;
+constexpr size_t kMaxDims = 8;
+constexpr int kMaxDepth = 3;  // header, tensor, shape
+constexpr std::array<Dtype, 5> kSupported = {Dtype::f32, Dtype::f64, Dtype::i32, Dtype::bf16,
+                                             Dtype::f16};
+
+// Types that a file may hold and that are never read: such tensors can only be skipped by name.
+struct OtherType {
+  std::string_view name;
+  int64_t bits;  // of one element
+};
+constexpr OtherType kOthers[] = {{"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},
+                                 {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"U8", 8},
+                                 {"I8", 8},      {"U16", 16},    {"I16", 16},    {"U32", 32},
+                                 {"U64", 64},    {"I64", 64},    {"C64", 64}};
+
 // Words for names that may hold anything.
 std::string shown(const json& value) {
   std::string text = value.dump();
@@ -44,14 +51,28 @@ std::string shown(const json& value) {
   return text;
 }
 
-Dtype dtype_of(const json& value, const std::string& where) {
+const OtherType* other_type(std::string_view name) {
+  for (const OtherType& t : kOthers)
+    if (t.name == name) return &t;
+  return nullptr;
+}
+
+void set_type(SafetensorsEntry& entry, const json& value, const std::string& where) {
   if (!value.is_string()) fail("{}: dtype is {}, expected a string", where, shown(value));
-  const std::string& name = value.get_ref<const std::string&>();
+  entry.type = value.get<std::string>();
   for (const Dtype dtype : kSupported)
-    if (info(dtype).safetensors_name == name) return dtype;
-  if (std::find(kNotYet.begin(), kNotYet.end(), name) != kNotYet.end())
-    fail("{}: element type {} is not supported yet; convert the tensor to F32 or F64", where, name);
-  fail("{}: unknown element type {}, expected F32, F64 or I32", where, shown(value));
+    if (info(dtype).safetensors_name == entry.type) entry.dtype = dtype;
+  if (!entry.dtype && other_type(entry.type) == nullptr)
+    fail("{}: unknown element type {}, expected F64, F32, BF16, F16 or I32", where, shown(value));
+}
+
+int64_t bytes_of(const SafetensorsEntry& entry) {
+  int64_t elements = 1;
+  for (const int64_t d : entry.dims) elements = checked_mul(elements, d);
+  if (entry.dtype) return dtype_bytes(*entry.dtype, elements);
+  const int64_t bits = checked_mul(elements, other_type(entry.type)->bits);
+  if (bits % 8 != 0) fail("{} bits; needs whole bytes", bits);
+  return bits / 8;
 }
 
 std::vector<int64_t> integers_of(const json& value, const std::string& where,
@@ -69,7 +90,8 @@ std::vector<int64_t> integers_of(const json& value, const std::string& where,
 
 SafetensorsEntry entry_of(const std::string& path, const std::string& name, const json& value) {
   const std::string where = fmt::format("'{}' tensor {}", path, shown(json(name)));
-  if (const auto fault = name_fault(name); !fault.empty()) fail("{}: the name {}", where, fault);
+  if (const auto fault = tensor_name_fault(name); !fault.empty())
+    fail("{}: the name {}", where, fault);
   if (!value.is_object()) fail("{}: found {}, expected a JSON object", where, shown(value));
   for (const char* field : {"dtype", "shape", "data_offsets"})
     if (!value.contains(field)) fail("{}: {} is missing", where, field);
@@ -77,7 +99,7 @@ SafetensorsEntry entry_of(const std::string& path, const std::string& name, cons
 
   SafetensorsEntry entry;
   entry.name = name;
-  entry.dtype = dtype_of(value["dtype"], where);
+  set_type(entry, value["dtype"], where);
   entry.dims = integers_of(value["shape"], where, "shape");
   if (entry.dims.size() > kMaxDims)
     fail("{}: {} dimensions, expected at most {}", where, entry.dims.size(), kMaxDims);
@@ -90,15 +112,13 @@ SafetensorsEntry entry_of(const std::string& path, const std::string& name, cons
 
   int64_t bytes = 0;
   try {
-    int64_t elements = 1;
-    for (const int64_t d : entry.dims) elements = checked_mul(elements, d);
-    bytes = dtype_bytes(entry.dtype, elements);
+    bytes = bytes_of(entry);
   } catch (const Error& e) {
     fail("{}: shape [{}]: {}", where, fmt::join(entry.dims, ", "), e.what());
   }
   if (bytes != entry.end - entry.begin)
     fail("{}: {} bytes of data, expected {} for {} [{}]", where, entry.end - entry.begin, bytes,
-         info(entry.dtype).safetensors_name, fmt::join(entry.dims, ", "));
+         entry.type, fmt::join(entry.dims, ", "));
   return entry;
 }
 
@@ -114,7 +134,7 @@ SafetensorsMetadata metadata_of(const std::string& path, const json& value) {
   return result;
 }
 
-std::string read_header(const InputFile& file) {
+std::string read_header(const InputFile& file, Digest128& digest) {
   if (file.size() < 8)
     fail("'{}': {} bytes, expected at least 8; this is no safetensors file", file.path(),
          file.size());
@@ -128,6 +148,8 @@ std::string read_header(const InputFile& file) {
          file.size());
   std::string header(length, '\0');
   file.read(8, header.data(), static_cast<int64_t>(length));
+  digest.add(&length, 8);
+  digest.add(header.data(), header.size());
   if (header.empty() || header.front() != '{')
     fail("'{}': the header does not begin with '{{'; this is no safetensors file", file.path());
   return header;
@@ -148,10 +170,46 @@ void check_contiguous(const std::string& path, const std::vector<SafetensorsEntr
          end > data_bytes ? "the file is cut short" : "there are bytes after the last tensor");
 }
 
+// The header, with the length before it.
+std::string header_of(const std::string& path, const std::vector<SafetensorsSpec>& tensors,
+                      const SafetensorsMetadata& metadata) {
+  if (tensors.size() > kMaxTensors)
+    fail("'{}': {} tensors, expected at most {}", path, tensors.size(), kMaxTensors);
+  std::string header = "{";
+  try {
+    if (!metadata.empty()) header += "\"__metadata__\":" + json(metadata).dump() + ",";
+    int64_t offset = 0;
+    std::set<std::string_view> names;
+    for (const SafetensorsSpec& t : tensors) {
+      const std::string key = json(t.name).dump();  // throws when it is not UTF-8
+      if (const auto fault = tensor_name_fault(t.name); !fault.empty())
+        fail("'{}' tensor {}: the name {}", path, key, fault);
+      if (!names.insert(t.name).second) fail("'{}' tensor '{}': written twice", path, t.name);
+      int64_t elements = 1;
+      for (const int64_t d : t.dims) elements = checked_mul(elements, d);
+      const int64_t end = checked_add(offset, dtype_bytes(t.dtype, elements));
+      header += fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}},)", key,
+                            info(t.dtype).safetensors_name, fmt::join(t.dims, ","), offset, end);
+      offset = end;
+    }
+  } catch (const json::exception& e) {
+    fail("'{}': a name is not UTF-8: {}", path, e.what());
+  }
+  if (header.back() == ',') header.pop_back();
+  header += '}';
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  if (header.size() > kMaxHeaderBytes)
+    fail("'{}': header of {} bytes, expected at most {}", path, header.size(), kMaxHeaderBytes);
+  const uint64_t length = header.size();
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &length, 8);
+  return bytes + header;
+}
+
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
-  const std::string text = read_header(file_);
+  const std::string text = read_header(file_, head_);
   data_start_ = 8 + static_cast<int64_t>(text.size());
   const json header =
       parse_json(text, fmt::format("'{}' header", path), kMaxDepth, kMaxTensors + 1);
@@ -176,7 +234,10 @@ const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
 }
 
 HostTensor SafetensorsFile::read(const SafetensorsEntry& entry) const {
-  HostTensor tensor(entry.dtype, entry.dims);
+  if (!entry.dtype)
+    fail("'{}' tensor '{}': element type {} is not supported; convert the tensor to F32", path(),
+         entry.name, entry.type);
+  HostTensor tensor(*entry.dtype, entry.dims);
   file_.read(data_start_ + entry.begin, tensor.data.data(), entry.end - entry.begin);
   return tensor;
 }
@@ -187,50 +248,49 @@ HostTensor SafetensorsFile::read(std::string_view name) const {
   return read(*entry);
 }
 
-HostTensors SafetensorsFile::read_all() const {
+HostTensors SafetensorsFile::read_all(Digest128* digest) const {
   HostTensors all;
-  for (const SafetensorsEntry& entry : entries_) all[entry.name] = read(entry);
+  if (digest != nullptr) *digest = head_;
+  for (const SafetensorsEntry& entry : entries_) {  // in file order, without gaps
+    HostTensor& tensor = all[entry.name] = read(entry);
+    if (digest != nullptr) digest->add(tensor.data.data(), tensor.data.size());
+  }
   return all;
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<SafetensorsSpec> tensors,
+                                     const SafetensorsMetadata& metadata)
+    : SafetensorsWriter(path, header_of(path, tensors, metadata), std::move(tensors)) {}
+
+SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::string& header,
+                                     std::vector<SafetensorsSpec>&& tensors)
+    : tensors_(std::move(tensors)), file_(path) {
+  file_.write(header.data(), header.size());
+}
+
+void SafetensorsWriter::write(const HostTensor& tensor) {
+  PLAIT_CHECK(next_ < tensors_.size(), "more tensors than stated");
+  const SafetensorsSpec& spec = tensors_[next_++];
+  PLAIT_CHECK(tensor.dtype == spec.dtype && tensor.dims == spec.dims, "tensor '{}'", spec.name);
+  PLAIT_CHECK(
+      static_cast<int64_t>(tensor.data.size()) == dtype_bytes(tensor.dtype, tensor.elements()),
+      "tensor '{}'", spec.name);
+  file_.write(tensor.data.data(), tensor.data.size());
+}
+
+void SafetensorsWriter::commit() {
+  PLAIT_CHECK(next_ == tensors_.size(), "{} of {} tensors were written", next_, tensors_.size());
+  file_.commit();
 }
 
 void write_safetensors(const std::string& path,
                        const std::vector<std::pair<std::string, const HostTensor*>>& tensors,
                        const SafetensorsMetadata& metadata) {
-  if (tensors.size() > kMaxTensors)
-    fail("'{}': {} tensors, expected at most {}", path, tensors.size(), kMaxTensors);
-  std::string header = "{";
-  try {
-    if (!metadata.empty()) header += "\"__metadata__\":" + json(metadata).dump() + ",";
-    int64_t offset = 0;
-    std::set<std::string_view> names;
-    for (const auto& [name, tensor] : tensors) {
-      const std::string key = json(name).dump();  // throws when it is not UTF-8
-      if (const auto fault = name_fault(name); !fault.empty())
-        fail("'{}' tensor {}: the name {}", path, key, fault);
-      if (!names.insert(name).second) fail("'{}' tensor '{}': written twice", path, name);
-      const auto bytes = static_cast<int64_t>(tensor->data.size());
-      PLAIT_CHECK(bytes == dtype_bytes(tensor->dtype, tensor->elements()), "tensor '{}'", name);
-      const int64_t end = checked_add(offset, bytes);
-      header += fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}},)", key,
-                            info(tensor->dtype).safetensors_name, fmt::join(tensor->dims, ","),
-                            offset, end);
-      offset = end;
-    }
-  } catch (const json::exception& e) {
-    fail("'{}': a name is not UTF-8: {}", path, e.what());
-  }
-  if (header.back() == ',') header.pop_back();
-  header += '}';
-  header.resize((header.size() + 7) / 8 * 8, ' ');
-  if (header.size() > kMaxHeaderBytes)
-    fail("'{}': header of {} bytes, expected at most {}", path, header.size(), kMaxHeaderBytes);
-
-  AtomicFile file(path);
-  const uint64_t length = header.size();
-  file.write(&length, 8);
-  file.write(header.data(), header.size());
-  for (const auto& [name, tensor] : tensors) file.write(tensor->data.data(), tensor->data.size());
-  file.commit();
+  std::vector<SafetensorsSpec> specs;
+  for (const auto& [name, tensor] : tensors) specs.push_back({name, tensor->dtype, tensor->dims});
+  SafetensorsWriter writer(path, std::move(specs), metadata);
+  for (const auto& [name, tensor] : tensors) writer.write(*tensor);
+  writer.commit();
 }
 
 }  // namespace plait

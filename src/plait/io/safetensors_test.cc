@@ -116,9 +116,12 @@ TEST_F(SafetensorsTest, RefusesEveryKindOfBadFile) {
       {"missing field", file(R"({"w":{"dtype":"F32","shape":[1]}})", 4), "data_offsets is missing"},
       {"further field", file(R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":0}})", 4),
        "more fields"},
-      {"BF16", file(one("BF16", "[2]", "[0,4]"), 4), "BF16 is not supported yet"},
-      {"F16", file(one("F16", "[2]", "[0,4]"), 4), "F16 is not supported yet"},
-      {"I64", file(one("I64", "[1]", "[0,8]"), 8), "I64 is not supported yet"},
+      {"I64", file(one("I64", "[1]", "[0,8]"), 8), "I64 is not supported; convert"},
+      {"F8", file(one("F8_E4M3", "[3]", "[0,3]"), 3), "F8_E4M3 is not supported; convert"},
+      {"BF16 of F32's size", file(one("BF16", "[1]", "[0,4]"), 4), "expected 2 for BF16 [1]"},
+      {"I64 of I32's size", file(one("I64", "[1]", "[0,4]"), 4), "expected 8 for I64 [1]"},
+      {"half a byte", file(one("F4", "[3]", "[0,1]"), 1), "12 bits; needs whole bytes"},
+      {"bits overflow", file(one("F6_E2M3", "[4611686018427387904]", "[0,0]"), 0), "does not fit"},
       {"unknown type", file(one("F33", "[1]", "[0,4]"), 4), "unknown element type \"F33\""},
       {"lower case type", file(one("f32", "[1]", "[0,4]"), 4), "unknown element type \"f32\""},
       {"negative size", file(one("F32", "[-1]", "[0,4]"), 4), "shape holds -1"},
@@ -173,6 +176,7 @@ TEST_F(SafetensorsTest, AcceptsHarmlessOddities) {
   EXPECT_EQ(error_of(put(file(one("F32", "[]", "[0,4]"), 4))), "accepted");     // a scalar
   EXPECT_EQ(error_of(put(file(one("F32", "[3,0]", "[0,0]"), 0))), "accepted");  // no elements
   EXPECT_EQ(error_of(put(file(two("[4,8]", "[0,4]"), 8))), "accepted");         // any order
+  EXPECT_EQ(error_of(put(file(one("BF16", "[2]", "[0,4]"), 4))), "accepted");
   EXPECT_EQ(error_of(path("none")),
             "cannot open '" + path("none") + "': No such file or directory");
   EXPECT_NE(error_of(folder_).find("not a regular file"), std::string::npos);
@@ -209,6 +213,33 @@ TEST_F(SafetensorsTest, ReadsWhatItWrites) {
   std::memcpy(&length, read_text(path("x"), 1 << 20).data(), 8);
   EXPECT_EQ(length % 8, 0U);
   EXPECT_EQ(files(), 1U);
+}
+
+TEST_F(SafetensorsTest, TensorsOfOtherTypesAreSkippedByName) {
+  const std::string header = R"({"h":{"dtype":"F16","shape":[2],"data_offsets":[0,4]},)"
+                             R"("mask":{"dtype":"BOOL","shape":[3],"data_offsets":[4,7]},)"
+                             R"("packed":{"dtype":"F4","shape":[2,3],"data_offsets":[7,10]}})";
+  const SafetensorsFile f(put(file(header, 10)));
+  EXPECT_EQ(f.read("h").as<uint16_t>()[1], 0x0101);
+  EXPECT_FALSE(f.find("mask")->dtype);
+  EXPECT_EQ(f.find("mask")->type, "BOOL");
+  EXPECT_THROW(f.read("mask"), Error);
+  EXPECT_THROW(f.read("packed"), Error);
+}
+
+TEST_F(SafetensorsTest, TheDigestIsOfTheWholeFile) {
+  const HostTensors tensors = sample();
+  std::vector<SafetensorsSpec> specs;
+  for (const auto& [name, t] : tensors) specs.push_back({name, t.dtype, t.dims});
+  SafetensorsWriter writer(path("x"), specs);
+  for (const auto& [name, t] : tensors) writer.write(t);
+  EXPECT_FALSE(file_exists(path("x")));
+  writer.commit();
+  Digest128 read;
+  EXPECT_EQ(SafetensorsFile(path("x")).read_all(&read), tensors);
+  EXPECT_EQ(read.text(), writer.file().digest().text());
+  EXPECT_EQ(read.text(), file_digest(InputFile(path("x"))));
+  EXPECT_EQ(writer.file().bytes(), InputFile(path("x")).size());
 }
 
 TEST_F(SafetensorsTest, WriterRefusesWhatTheReaderWould) {

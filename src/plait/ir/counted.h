@@ -36,6 +36,7 @@ struct Counted {
   friend Counted log(Counted a) { return Counted::tick(std::log(a.v)); }
   friend Counted sqrt(Counted a) { return Counted::tick(std::sqrt(a.v)); }
   friend Counted tanh(Counted a) { return Counted::tick(std::tanh(a.v)); }
+  friend Counted erf(Counted a) { return Counted::tick(std::erf(a.v)); }
 };
 static_assert(sizeof(Counted) == sizeof(double));
 

@@ -1,5 +1,8 @@
 #include "plait/ir/graph.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "plait/base/text.h"
 #include "plait/ir/op.h"
 
@@ -24,15 +27,65 @@ std::string to_string(const TensorType& type) {
   return s + "]";
 }
 
+double Attr::number() const {
+  if (is_list_) fail("found the list {}, expected one number", to_string(*this));
+  return number_;
+}
+
+const std::vector<double>& Attr::list() const {
+  if (!is_list_) fail("found the number {}, expected a list such as [1 0.5]", number_);
+  return list_;
+}
+
+bool Attr::is_finite() const {
+  if (!is_list_) return std::isfinite(number_);
+  return std::all_of(list_.begin(), list_.end(), [](double v) { return std::isfinite(v); });
+}
+
+std::string to_string(const Attr& attr) {
+  if (!attr.is_list()) return number_text(attr.number());
+  std::string s = "[";
+  for (const double v : attr.list()) s += (s.size() > 1 ? " " : "") + number_text(v);
+  return s + "]";
+}
+
+Attr parse_attr(Lexer& in) {
+  constexpr size_t kLongest = 1 << 20;
+  if (!in.accept("[")) return in.number();
+  std::vector<double> list;
+  while (!in.accept("]")) {
+    if (in.at_line_end() || list.size() == kLongest) in.error("a list of numbers has no ']'");
+    list.push_back(in.number());
+  }
+  return list;
+}
+
+namespace {
+// Adds the attribute's name to what its value throws.
+template <class F>
+auto in_the_name_of(const std::string& name, F&& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    fail("attribute '{}': {}", name, error.what());
+  }
+}
+}  // namespace
+
 double attr(const Attrs& attrs, const std::string& name) {
   const auto it = attrs.find(name);
   if (it == attrs.end()) fail("attribute '{}' is missing", name);
-  return it->second;
+  return in_the_name_of(name, [&] { return it->second.number(); });
 }
 
 double attr_or(const Attrs& attrs, const std::string& name, double fallback) {
+  return attrs.contains(name) ? attr(attrs, name) : fallback;
+}
+
+const std::vector<double>* list_attr(const Attrs& attrs, const std::string& name) {
   const auto it = attrs.find(name);
-  return it == attrs.end() ? fallback : it->second;
+  if (it == attrs.end()) return nullptr;
+  return in_the_name_of(name, [&] { return &it->second.list(); });
 }
 
 const char* to_string(Phase phase) {

@@ -9,11 +9,14 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plait/base/dtype.h"
 
 namespace plait {
+
+class Lexer;  // base/text.h
 
 // `size` is the size in force; an extent that varies from step to step (T) is sized at its bound.
 struct Extent {
@@ -36,9 +39,30 @@ std::string to_string(const TensorType& type);  // "f32[T=192/24, D=32]"
 
 using ValueId = int32_t;
 inline constexpr ValueId kNone = -1;
-using Attrs = std::map<std::string, double>;
+
+// The value of an attribute: a number, or a list of numbers ("[1 0.5]" in text).
+class Attr {
+ public:
+  Attr(double number = 0) : number_(number) {}  // NOLINT: {{"eps", 1e-5}}
+  Attr(std::vector<double> list) : is_list_(true), list_(std::move(list)) {}  // NOLINT: likewise
+  bool is_list() const { return is_list_; }
+  double number() const;                    // throws when it is a list
+  const std::vector<double>& list() const;  // throws when it is a number
+  bool is_finite() const;                   // all of it
+  bool operator==(const Attr&) const = default;
+
+ private:
+  bool is_list_ = false;
+  double number_ = 0;
+  std::vector<double> list_;
+};
+std::string to_string(const Attr& attr);
+Attr parse_attr(Lexer& in);
+
+using Attrs = std::map<std::string, Attr>;
 double attr(const Attrs& attrs, const std::string& name);  // throws when it is missing
 double attr_or(const Attrs& attrs, const std::string& name, double fallback);
+const std::vector<double>* list_attr(const Attrs& attrs, const std::string& name);  // or nullptr
 
 // F forward, B input gradient, W weight gradient, U update. B and W are separate so that a
 // schedule may place them apart.
@@ -80,9 +104,24 @@ struct Graph {
 };
 
 // Extends a forward graph by its gradient: B nodes for everything an input gradient needs,
-// W nodes for what only parameter gradients need. `input_needs` says which inputs need a gradient
-// (left out: all floating-point ones). Throws when an op on the way has no gradient, with the
-// op's own reason.
-Graph differentiate(const Graph& forward, std::vector<bool> input_needs = {});
+// W nodes for what only parameter gradients need. `input_needs` and `param_needs` say which inputs
+// and parameters need a gradient (left out: all floating-point ones); no node serves any other, and
+// an output that depends on none of them has no d_output. Throws when an op on the way has no
+// gradient, with the op's own reason.
+Graph differentiate(const Graph& forward, std::vector<bool> input_needs = {},
+                    std::vector<bool> param_needs = {});
+
+// What of the forward pass is computed again in the backward pass instead of kept.
+//   none       every result that B or W read is kept from F on
+//   full       only the block's inputs are kept
+//   selective  results that took much arithmetic for their bytes are kept (products, attention);
+//              the others (norms, activations, rotary positions) are computed again
+enum class Recompute : uint8_t { none, full, selective };
+const char* to_string(Recompute how);
+
+// Rewrites a differentiated graph: B and W nodes read copies, named "NAME again", of forward
+// results that are not kept. A copy is made right before its first reader, once: what both B and W
+// read is made in B and kept until W, even when a schedule puts the two apart.
+Graph recompute(const Graph& joint, Recompute how);
 
 }  // namespace plait

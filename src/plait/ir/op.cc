@@ -41,11 +41,14 @@ std::vector<std::vector<Factor>> parse_operands(std::string_view text) {
   return operands;
 }
 
-bool contains(const std::vector<std::vector<Factor>>& operands, char letter) {
-  for (const auto& operand : operands)
-    for (const Factor& f : operand)
-      if (f.letter == letter) return true;
-  return false;
+bool in_any(const std::vector<std::vector<Factor>>& tensors, char letter) {
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [&](const auto& tensor) { return carries(tensor, letter); });
+}
+
+bool in_all(const std::vector<std::vector<Factor>>& tensors, char letter) {
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [&](const auto& tensor) { return carries(tensor, letter); });
 }
 
 // "v lse, k max"
@@ -82,13 +85,28 @@ Rule parse_rule(std::string_view text) {
   rule.out = parse_operands(right);
   for (const auto& operand : rule.in)
     for (const Factor& f : operand)
-      if (!contains(rule.out, f.letter)) rule.contracted[f.letter] = Reduce::sum;
+      if (!in_all(rule.out, f.letter)) rule.contracted[f.letter] = Reduce::sum;
   for (const auto& result : rule.out)
     for (const Factor& f : result)
-      PLAIT_CHECK(contains(rule.in, f.letter), "factor '{}' of no operand in rule '{}'", f.letter,
+      PLAIT_CHECK(in_any(rule.in, f.letter), "factor '{}' of no operand in rule '{}'", f.letter,
                   text);
   parse_reductions(extra, text, rule.contracted);
   return rule;
+}
+
+std::vector<Rule> parse_rules(std::string_view text) {
+  std::vector<Rule> rules;
+  for (;;) {
+    const size_t bar = text.find('|');
+    rules.push_back(parse_rule(text.substr(0, bar)));
+    if (bar == std::string_view::npos) return rules;
+    text.remove_prefix(bar + 1);
+  }
+}
+
+bool carries(const std::vector<Factor>& tensor, char letter) {
+  return std::any_of(tensor.begin(), tensor.end(),
+                     [&](const Factor& f) { return f.letter == letter; });
 }
 
 const OpDef& find_op(std::string_view name) {
@@ -107,15 +125,27 @@ auto in_the_name_of(const OpDef& op, F&& f) {
     fail("op '{}': {}", op.name, error.what());
   }
 }
+
+// Throws for an attribute that the op does not take, or takes as a number and not a list.
+void check_attributes(const OpDef& op, const Attrs& attrs) {
+  for (const auto& [name, value] : attrs) {
+    const auto known =
+        std::find_if(op.attributes.begin(), op.attributes.end(),
+                     [&](std::string_view a) { return a.substr(0, a.find('[')) == name; });
+    if (known == op.attributes.end())
+      fail("op '{}': unknown attribute '{}'; it takes {}", op.name, name,
+           op.attributes.empty() ? "none" : fmt::format("{}", fmt::join(op.attributes, ", ")));
+    if (known->ends_with("[]") != value.is_list())
+      fail("op '{}': attribute '{}' is {}, expected {}", op.name, name, to_string(value),
+           value.is_list() ? "one number" : "a list such as [1 0.5]");
+  }
+}
 }  // namespace
 
 std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs,
                                     const std::vector<TensorType>& in) {
-  for (const auto& entry : attrs)
-    if (std::find(op.attributes.begin(), op.attributes.end(), entry.first) == op.attributes.end())
-      fail("op '{}': unknown attribute '{}'; it takes {}", op.name, entry.first,
-           op.attributes.empty() ? "none" : fmt::format("{}", fmt::join(op.attributes, ", ")));
-  const Rule rule = parse_rule(in_the_name_of(op, [&] { return op.rule(attrs, in); }));
+  check_attributes(op, attrs);
+  const Rule rule = parse_rules(in_the_name_of(op, [&] { return op.rule(attrs, in); })).front();
   if (in.size() != rule.in.size())
     fail("op '{}': found {} operands, expected {}", op.name, in.size(), rule.in.size());
   std::map<char, Extent> bound;

@@ -9,8 +9,12 @@
 //   attention  "t ~h, t ~h, ..."      extents that share ~h differ in size, and are split alike
 //
 // A dot stands for a scalar operand or result. A factor may be split over mesh axes; every operand
-// that carries it is then split, the others are whole, and the results follow. So one line gives
-// the shape rule, all legal placements and the type of the pending result.
+// that carries it is then split, the others are whole, and the results follow: those that carry it
+// are split, those that do not are pending. So one line gives the shape rule, all legal placements
+// and the type of the pending result.
+//
+// An op may have several rules, " | " between them: other ways to split the same mathematics. All
+// give the same shapes; partition takes the cheapest legal one.
 #pragma once
 
 #include <array>
@@ -35,9 +39,12 @@ struct Factor {
 
 struct Rule {
   std::vector<std::vector<Factor>> in, out;
-  std::map<char, Reduce> contracted;  // factors of no result, and how their parts combine
+  // Factors that some result lacks, and how their parts combine there.
+  std::map<char, Reduce> contracted;
 };
 Rule parse_rule(std::string_view text);
+std::vector<Rule> parse_rules(std::string_view text);  // at " | "
+bool carries(const std::vector<Factor>& tensor, char letter);
 
 // One tensor as a kernel sees it: a dense row-major shard and where it begins in the whole.
 struct TensorView {
@@ -95,8 +102,9 @@ struct OpSample {
 
 struct OpDef {
   std::string_view name;
-  std::string_view summary;                  // one line for people
-  std::vector<std::string_view> attributes;  // the names that a call may give
+  std::string_view summary;  // one line for people
+  // The names that a call may give: numbers, and lists of numbers with "[]" behind the name.
+  std::vector<std::string_view> attributes;
   // The rule, see above; operand types are given so that a rule may follow their rank.
   std::string (*rule)(const Attrs&, const std::vector<TensorType>& in) = nullptr;
   // Result types where the rule cannot give them (results with factors marked ~).
@@ -111,7 +119,7 @@ struct OpDef {
   std::vector<std::pair<size_t, size_t>> in_place;  // (result, operand) that share storage
   void (*grad)(GradContext&) = nullptr;
   std::string_view no_grad;  // why there is none
-  // Arithmetic operations of one call on (local) types; exp, log, sqrt, tanh count as one.
+  // Arithmetic operations of one call on (local) types; exp, log, sqrt, tanh, erf count as one.
   int64_t (*flops)(const Attrs&, const std::vector<TensorType>&) = nullptr;
   // Scratch bytes of one call on local types.
   int64_t (*workspace)(const Attrs&, const std::vector<TensorType>&) = nullptr;

@@ -103,7 +103,7 @@ class BlockCheck {
       types.push_back(g_.type(id));
     }
     for (const auto& [key, value] : node.attrs)
-      if (!std::isfinite(value)) fail("op '{}': attribute {} is {}", node.op, key, value);
+      if (!value.is_finite()) fail("op '{}': attribute {} is {}", node.op, key, to_string(value));
     if (node.phase != Phase::F)
       fail("op '{}': phase {}, expected F", node.op, to_string(node.phase));
     results = infer_types(find_op(node.op), node.attrs, types);
@@ -155,6 +155,16 @@ class UseCheck {
       if (!used[i]) fail("parameter '{}' is not used by any block", m_.params[i].name);
     check_result("loss", m_.loss, 0, inputs_made);
     check_result("logits", m_.logits, 2, inputs_made);
+    // States of a program that a result would be taken for.
+    Names names("result");
+    for (const char* taken : {"loss", "logits", "grad_sum_squares"}) names.add(taken);
+    for (const ModelResult& r : m_.results) {
+      names.add(r.name);
+      if (r.name.find('/') != std::string::npos)
+        fail("result '{}': its name holds a '/', which marks parameters' states", r.name);
+      if (r.value == kNone) fail("result '{}' has no value", r.name);
+      check_result(r.name, r.value, value(r.value).type.dims.size(), inputs_made);
+    }
   }
 
  private:
@@ -233,7 +243,7 @@ class UseCheck {
 
 void check_pieces(const Model& m) {
   check_name("model", m.name);
-  if (!info(m.dtype).is_float) fail("element type {}, expected f32 or f64", info(m.dtype).name);
+  if (!is_computed_float(m.dtype)) fail("element type {}, expected f32 or f64", info(m.dtype).name);
   Names extents("extent"), values("value"), params("parameter"), blocks("block"), uses("use");
   for (const Extent& e : m.extents) extents.add(e.name), check_extent(e);
   for (const Value& v : m.values) values.add(v.name);

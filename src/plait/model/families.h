@@ -5,12 +5,15 @@
 #include <string_view>
 #include <vector>
 
+#include "plait/model/folder.h"
 #include "plait/model/model.h"
 
 namespace plait {
 
-// What stands at the end of the model: the loss over (labels, weights), or the logits.
-enum class Head : uint8_t { loss, logits };
+// What stands at the end of the model: the loss over (labels, weights); the logits; or the loss of
+// every token by itself, minus the logarithm of its label's probability, as result "token_loss"; or
+// the loss of preference pairs (preference.h).
+enum class Head : uint8_t { loss, logits, token_loss, preference };
 
 // A batch of `slots` token slots of `slot_tokens` tokens each: extent T = slots * slot_tokens.
 struct BatchShape {
@@ -26,17 +29,5 @@ Model build_model(std::string_view config_json, const BatchShape& batch, Head he
 Model load_model(const std::string& model, const BatchShape& batch, Head head);
 std::vector<std::string> named_models();
 std::string named_config(std::string_view name);  // its config.json
-
-// Parameters of a Hugging Face folder, converted to the model's element type. Throws when a
-// parameter is not in the files, when a tensor of the files is no parameter, on wrong shapes.
-HostTensors load_parameters(const Model& model, const std::string& folder);
-
-// Throws Error, now and not after hours of training, when save_model would refuse the folder.
-// Returns its path with links resolved.
-std::string check_save_target(const std::string& folder);
-
-// Writes config.json (or model.plait for a text model) and model.safetensors into a new folder
-// beside the target, syncs, and renames it into place; an existing folder is replaced whole.
-void save_model(const Model& model, const HostTensors& parameters, const std::string& folder);
 
 }  // namespace plait

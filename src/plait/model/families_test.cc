@@ -16,11 +16,11 @@ namespace {
 const std::string kFixtures = PLAIT_SOURCE_DIR "/tests/fixtures/";
 
 TEST(Families, NamedConfigurations) {
-  const std::map<std::string, int64_t> parameters = {{"gpt2", 124'439'808},
-                                                     {"gpt2-tiny", 42'368},
-                                                     {"llama-3-8b", 8'030'261'248},
-                                                     {"llama-demo", 2'460'096},
-                                                     {"llama-tiny", 50'656}};
+  const std::map<std::string, int64_t> parameters = {
+      {"gemma-3-1b", 999'885'952},   {"gpt2", 124'439'808},           {"gpt2-tiny", 42'368},
+      {"llama-3-8b", 8'030'261'248}, {"llama-3.2-1b", 1'235'814'400}, {"qwen2.5-0.5b", 494'032'768},
+      {"qwen3-0.6b", 596'049'920},   {"smollm-135m", 134'515'008},    {"llama-demo", 2'460'096},
+      {"llama-tiny", 50'656}};
   for (const std::string& name : named_models()) {
     const Model m = load_model(name, {2, 16}, Head::loss);
     EXPECT_EQ(m.parameter_count(), parameters.at(name)) << name;
@@ -76,7 +76,7 @@ TEST(Families, RefuseWhatTheyCannotCompute) {
   const struct {
     const char *model, *key, *value, *words;
   } cases[] = {
-      {"llama-tiny", "model_type", "\"mistral\"", "model_type 'mistral' is not supported yet"},
+      {"llama-tiny", "model_type", "\"mixtral\"", "model_type 'mixtral' is not supported yet"},
       {"llama-tiny", "model_type", "", "model_type '' is not supported yet"},
       {"llama-tiny", "architectures", "[\"LlamaForSequenceClassification\"]", "'architectures' is"},
       {"llama-tiny", "torch_dtype", "\"int8\"", "torch_dtype 'int8', expected float64"},
@@ -93,23 +93,34 @@ TEST(Families, RefuseWhatTheyCannotCompute) {
       {"llama-tiny", "rms_norm_eps", "0", "'rms_norm_eps' is 0, expected a number"},
       {"llama-tiny", "rms_norm_eps", "true", "'rms_norm_eps' is true"},
       {"llama-tiny", "rope_theta", "-1", "'rope_theta' is -1"},
-      {"llama-tiny", "rope_scaling", "{\"factor\":2}", "scaled rotary positions are not supported"},
-      {"llama-tiny", "sliding_window", "4096", "sliding windows are not supported yet"},
-      {"llama-tiny", "hidden_act", "\"gelu\"", "'hidden_act' is \"gelu\", expected \"silu\""},
-      {"llama-tiny", "attention_bias", "true", "'attention_bias' is true, expected false"},
-      {"llama-tiny", "mlp_bias", "true", "'mlp_bias' is true, expected false"},
-      {"llama-tiny", "attention_dropout", "0.1", "expected 0; dropout is not supported, so set it"},
-      {"llama-tiny", "pretraining_tp", "2", "'pretraining_tp' is 2, expected 1"},
+      {"llama-tiny", "rope_scaling", "{\"factor\":2}",
+       "'rope_scaling.factor' (2) is not understood"},
+      {"llama-tiny", "rope_scaling", "{\"type\":\"linear\"}", "'rope_scaling.factor' is missing"},
+      {"llama-tiny", "rope_scaling", "{\"type\":\"mrope\"}", "of type 'mrope' are not supported"},
+      {"llama-tiny", "rope_scaling", "\"yarn\"", "'rope_scaling' is \"yarn\", expected an object"},
+      {"llama-tiny", "rope_scaling", "{\"type\":\"longrope\",\"short_factor\":[1,2]}",
+       "'short_factor' has 2 numbers for the 4 pairs of a head of 8"},
+      {"llama-tiny", "rope_parameters", "{\"rope_type\":\"linear\",\"factor\":0}",
+       "'rope_parameters.factor' is 0, expected a number"},
+      {"llama-tiny", "partial_rotary_factor", "0.5", "'partial_rotary_factor' is 0.5, expected 1"},
+      {"llama-tiny", "use_bidirectional_attention", "true", "attention is causal here"},
+      {"llama-tiny", "layer_types", "[\"full_attention\"]", "'layer_types' has 1 entries for 4"},
+      {"llama-tiny", "layer_types", "7", "'layer_types' is 7, expected a list of strings"},
+      {"llama-tiny", "pruned_heads", "{\"0\":[1]}", "'pruned_heads' is"},
+      {"llama-tiny", "sliding_window", "4096", "'sliding_window' is 4096, expected null"},
+      {"llama-tiny", "hidden_act", "\"mish\"", "'hidden_act' is \"mish\"; known are silu, swish"},
+      {"llama-tiny", "attention_bias", "1", "'attention_bias' is 1, expected true or false"},
+      {"llama-tiny", "attention_dropout", "0.1",
+       "expected 0; dropout is not supported in training"},
       {"llama-tiny", "tie_word_embeddings", "1", "'tie_word_embeddings' is 1"},
       {"llama-tiny", "num_local_experts", "8", "'num_local_experts' (8) is not understood"},
       {"llama-tiny", "quantization_config", "{}", "'quantization_config' ({}) is not understood"},
       {"gpt2-tiny", "n_head", "5", "n_embd 32 over 5 heads; needs a multiple"},
       {"gpt2-tiny", "n_positions", "8", "n_positions 8 in slots of 16 tokens; needs shorter"},
       {"gpt2-tiny", "n_ctx", "32", "n_ctx differs from n_positions 64"},
-      {"gpt2-tiny", "resid_pdrop", "0.1", "'resid_pdrop' is 0.1, expected 0; dropout is not"},
-      {"gpt2-tiny", "activation_function", "\"relu\"", "'activation_function' is \"relu\""},
-      {"gpt2-tiny", "tie_word_embeddings", "false", "an untied head is not supported yet"},
-      {"gpt2-tiny", "scale_attn_weights", "false", "'scale_attn_weights' is false"},
+      {"gpt2-tiny", "resid_pdrop", "0.1", "'resid_pdrop' is 0.1, expected 0; dropout is"},
+      {"gpt2-tiny", "activation_function", "\"mish\"", "'activation_function' is \"mish\""},
+      {"gpt2-tiny", "add_cross_attention", "true", "'add_cross_attention' is true, expected false"},
       {"gpt2-tiny", "hidden_size", "32", "'hidden_size' (32) is not understood"},
   };
   for (const auto& c : cases) {

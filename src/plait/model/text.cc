@@ -56,7 +56,11 @@ std::string param_text(const Param& p) {
     case Init::Kind::normal:
       s += " normal " + number_text(p.init.deviation);
       break;
+    case Init::Kind::uniform:
+      s += " uniform " + number_text(p.init.deviation);
+      break;
   }
+  if (p.frozen) s += " frozen";
   const FileSlice& f = p.file;
   const bool part = f.row != 0 || f.total_rows != p.rows();
   if (part || f.transposed || f.tensor != p.name) s += " file " + name_text(f.tensor);
@@ -73,7 +77,7 @@ std::string block_text(const Graph& g) {
     s += fmt::format("  {} = {}({})", list_text(node.out, name), name_text(node.op),
                      list_text(node.in, name));
     for (const auto& [key, value] : node.attrs)
-      s += fmt::format(" {}={}", name_text(key), number_text(value));
+      s += fmt::format(" {}={}", name_text(key), to_string(value));
     s += "\n";
   }
   return s + "  return " + list_text(g.outputs, name) + "\n}\n";
@@ -109,8 +113,13 @@ class Parser {
     if (word == "block") return block();
     if (word == "loss") return result(m_.loss, "loss");
     if (word == "logits") return result(m_.logits, "logits");
-    in_.error("found '{}', expected dtype, extent, input, param, block, loss, logits or a use",
-              word);
+    if (word == "result") {
+      m_.results.push_back({in_.word(), static_cast<ModelValueId>(refer(values_, "value"))});
+      return;
+    }
+    in_.error(
+        "found '{}', expected dtype, extent, input, param, block, loss, logits, result or a use",
+        word);
   }
 
   // Takes a new name of its kind.
@@ -195,9 +204,12 @@ class Parser {
       p.init = {Init::Kind::ones, 0};
     } else if (init == "normal") {
       p.init = {Init::Kind::normal, in_.number()};
+    } else if (init == "uniform") {
+      p.init = {Init::Kind::uniform, in_.number()};
     } else {
-      in_.error("found '{}', expected zeros, ones or normal", init);
+      in_.error("found '{}', expected zeros, ones, normal or uniform", init);
     }
+    p.frozen = !in_.at_line_end() && in_.accept("frozen");
     p.file = {p.name, false, 0, p.rows()};
     if (!in_.at_line_end() && in_.accept("file")) p.file.tensor = in_.word();
     if (!in_.at_line_end() && in_.accept("rows")) {
@@ -247,8 +259,8 @@ class Parser {
     while (!in_.at_line_end()) {
       const std::string key = in_.word();
       in_.expect("=");
-      const double value = in_.number();
-      if (!std::isfinite(value)) in_.error("attribute {} is {}", key, value);
+      const Attr value = parse_attr(in_);
+      if (!value.is_finite()) in_.error("attribute {} is {}", key, to_string(value));
       if (!attrs.emplace(key, value).second) in_.error("attribute {} stands twice", key);
     }
     std::swap(here, in_);
@@ -316,6 +328,8 @@ std::string print_model(const Model& m) {
                      list_text(u.params, param), name_text(u.name));
   if (m.loss != kNone) s += "loss " + name(m.loss) + "\n";
   if (m.logits != kNone) s += "logits " + name(m.logits) + "\n";
+  for (const ModelResult& r : m.results)
+    s += fmt::format("result {} {}\n", name_text(r.name), name(r.value));
   return s;
 }
 

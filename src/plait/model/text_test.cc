@@ -1,3 +1,5 @@
+#include "plait/base/text.h"
+
 #include <gtest/gtest.h>
 
 #include "plait/model/families.h"
@@ -17,7 +19,7 @@ input tokens i32[T]
 input labels i32[T]
 input weights float[T]
 param table [V, D] normal 0.3 file "fused one" rows 2 of 7
-param rest [2, D] zeros file "fused one" rows 0 of 7
+param rest [2, D] zeros frozen file "fused one" rows 0 of 7
 param norm [D] ones
 param head [V, D] normal 1e-05 file head transposed
 block embed (tokens i32[T])
@@ -54,6 +56,28 @@ std::string error_of(const std::string& text) {
   return "accepted";
 }
 
+TEST(ModelText, FrozenAndUniformParameters) {
+  const std::string text =
+      replaced(kTiny, "param norm [D] ones", "param norm [D] uniform 0.25 frozen");
+  const Model m = parse_model(text, "m.plait");
+  EXPECT_TRUE(m.params[1].frozen);
+  EXPECT_TRUE(m.params[2].frozen);
+  EXPECT_FALSE(m.params[0].frozen);
+  EXPECT_EQ(m.trained_count(), 2 * 5 * 6);
+  EXPECT_EQ(m.parameter_count(), 2 * 5 * 6 + 2 * 6 + 6);
+  EXPECT_EQ(print_model(parse_model(print_model(m), "printed")), print_model(m));
+  EXPECT_NE(print_model(m).find("param norm [D] uniform 0.25 frozen\n"), std::string::npos);
+  const HostTensor drawn = initial_parameters(m, 3).at("norm");
+  double low = 1, high = -1;
+  for (int64_t i = 0; i < drawn.elements(); ++i) {
+    low = std::min(low, drawn.at(i));
+    high = std::max(high, drawn.at(i));
+  }
+  EXPECT_GE(low, -0.25);
+  EXPECT_LT(high, 0.25);
+  EXPECT_GT(high - low, 0.05);
+}
+
 TEST(ModelText, ParsesWhatItSays) {
   const Model m = parse_model(kTiny, "m.plait");
   EXPECT_EQ(m.name, "tiny model");
@@ -74,12 +98,12 @@ TEST(ModelText, ParsesWhatItSays) {
 TEST(ModelText, RoundTrips) {
   const std::string once = print_model(parse_model(kTiny, "m.plait"));
   EXPECT_EQ(print_model(parse_model(once, "m.plait")), once);
-  EXPECT_NE(once.find("param rest [2, D] zeros file \"fused one\" rows 0 of 7\n"),
+  EXPECT_NE(once.find("param rest [2, D] zeros frozen file \"fused one\" rows 0 of 7\n"),
             std::string::npos);
   EXPECT_NE(once.find("loss, each = head (x, labels, weights) (norm, head) as \"the head\"\n"),
             std::string::npos);
   for (const std::string& name : named_models())
-    for (const Head head : {Head::loss, Head::logits}) {
+    for (const Head head : {Head::loss, Head::logits, Head::token_loss}) {
       const Model m = load_model(name, {2, 16}, head);
       const std::string text = print_model(m);
       const Model again = parse_model(text, name);
@@ -109,7 +133,8 @@ TEST(ModelText, RefusesWithFileAndLine) {
       {"labels i32[T]", "labels i64[T]", "m.plait:9: found 'i64', expected float or i32"},
       {"weights float[T]", "weights float[S]", "m.plait:10: there is no extent 'S' above"},
       {"weights float[T]", "weights float[1,1,1,1,1,1,1,1,1]", "m.plait:10: more than 8 dimens"},
-      {"[V, D] normal 0.3", "[V, D] uniform 0.3", "m.plait:11: found 'uniform', expected zeros"},
+      {"[V, D] normal 0.3", "[V, D] orthogonal 0.3",
+       "m.plait:11: found 'orthogonal', expected zeros"},
       {"param rest", "param table", "m.plait:12: parameter 'table' is declared twice"},
       {"rows 2 of 7", "rows 3 of 7", "5 rows from row 3 of 7 in file tensor 'fused one'"},
       {"ones", "ones transposed", "1 dimensions are transposed in the file, expected 2"},
@@ -138,6 +163,15 @@ TEST(ModelText, RefusesWithFileAndLine) {
       {"loss loss\n", "loss loss\nloss loss\n", "m.plait:32: loss stands twice"},
       {"loss loss\n", "param more [3] zeros\n", "parameter 'more' is not used by any block"},
       {"loss loss\n", "loss loss\n)", "m.plait:32: found ')', expected a name"},
+      {"eps=1e-05", "eps=[1 2]", "attribute 'eps' is [1 2], expected one number"},
+      {"eps=1e-05", "eps=[1 nan]", "m.plait:21: attribute eps is [1 nan]"},
+      {"eps=1e-05", "eps=[1 2", "m.plait:22: a list of numbers has no ']'"},
+      {"eps=1e-05", "eps=[1 x]", "m.plait:21: found 'x', expected a number"},
+      {"loss loss\n", "loss loss\nresult loss each\n", "result 'loss' is declared twice"},
+      {"loss loss\n", "loss loss\nresult \"a/b\" each\n", "its name holds a '/'"},
+      {"loss loss\n", "loss loss\nresult each loss\n", "value 'loss' feeds two uses"},
+      {"loss loss\n", "loss loss\nresult all labels\n", "found i32[T=8/4], expected a result"},
+      {"loss loss\n", "loss loss\nresult all al\n", "m.plait:32: there is no value 'al' above"},
       {"as \"the head\"", "as \"the\thead\"", "a name needs characters"},
       {"as \"the head\"", "as \"the head", "m.plait:30: string without an end"},
   };
@@ -147,6 +181,30 @@ TEST(ModelText, RefusesWithFileAndLine) {
     EXPECT_NE(error.find(c.words), std::string::npos) << c.to << ": " << error;
     EXPECT_EQ(error.find("m.plait:"), 0U) << c.to << ": " << error;
   }
+}
+
+TEST(ModelText, ListsAndResultsRoundTrip) {
+  std::string text = replaced(kTiny, "eps=1e-05", "eps=1e-05 offset=0.5");
+  text =
+      replaced(text, "  return = embedding(table, tokens)   # a value may be called like a keyword",
+               "  return = embedding(table, tokens)");
+  text =
+      replaced(text, "loss loss\n", "loss loss\nresult token_loss each\nresult \"an other\" x\n");
+  EXPECT_NE(error_of(text).find("value 'x' feeds two uses"), std::string::npos);
+  text = replaced(text, "result \"an other\" x\n", "");
+  const Model m = parse_model(text, "m.plait");
+  ASSERT_EQ(m.results.size(), 1u);
+  EXPECT_EQ(m.results[0].name, "token_loss");
+  EXPECT_NE(print_model(m).find("\nresult token_loss each\n"), std::string::npos);
+  const Model again = parse_model(print_model(m), "m.plait");
+  EXPECT_EQ(print_model(again), print_model(m));
+  // A list of numbers, to the last bit.
+  Lexer lexer("[1 0.1 1e-300 -2.5]", "list");
+  const Attr list = parse_attr(lexer);
+  EXPECT_EQ(list, Attr(std::vector<double>{1, 0.1, 1e-300, -2.5}));
+  EXPECT_EQ(to_string(list), "[1 0.1 1e-300 -2.5]");
+  EXPECT_THROW(list.number(), Error);
+  EXPECT_THROW(Attr(3).list(), Error);
 }
 
 TEST(ModelText, EveryPrefixParsesOrThrows) {

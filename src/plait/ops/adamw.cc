@@ -1,8 +1,8 @@
 // adamw: one step of Adam with decoupled weight decay, in place, as torch.optim.AdamW
 // (Loshchilov and Hutter, 2017).
 //   parameter p, gradient g, moments m and v: one shape; hyper [2] = {learning rate, step from 1};
-//   scale: a factor on g -> p, m, v
-#include "plait/ops/ops.h"
+//   scale: a factor on g, not finite to skip -> p, m, v
+#include "plait/ops/update.h"
 
 namespace plait {
 namespace {
@@ -10,10 +10,10 @@ namespace {
 template <class T>
 void reference(const KernelArgs& args) {
   using std::sqrt;
+  if (skip_update<T>(args, 5, {{0, 0}, {1, 2}, {2, 3}})) return;
   const double beta1 = attr(*args.attrs, "beta1"), beta2 = attr(*args.attrs, "beta2");
-  const double rate = static_cast<double>(args.in[4].as<T>()[0]);
-  const double step = static_cast<double>(args.in[4].as<T>()[1]);
-  const T decay = T(1 - rate * attr(*args.attrs, "weight_decay"));
+  const auto [rate, step] = read_hyper<T>(args, 4);
+  const T decay = T(kept_share(args, rate));
   const T size = T(rate / (1 - std::pow(beta1, step)));
   const T correction = T(std::sqrt(1 - std::pow(beta2, step)));
   const T eps = T(attr(*args.attrs, "eps"));
@@ -34,19 +34,17 @@ void reference(const KernelArgs& args) {
 
 std::string rule(const Attrs&, const Types& in) { return elementwise_rule(4, 3, in, "u!, ."); }
 
-void check(const Attrs&, const Types& in) {
-  if (in[4].dims[0].size != 2)
-    fail("operand 4: found {}, expected 2 elements: learning rate, step", to_string(in[4]));
-}
+void check(const Attrs&, const Types& in) { check_hyper(in, 4); }
 
 std::vector<OpSample> samples() {
   std::vector<OpSample> all = elementwise_samples(
       4, {{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, {"weight_decay", 0.1}});
   for (OpSample& s : all) {
-    s.in.push_back({Dtype::f64, {{"", 2}}});
-    s.in.push_back({Dtype::f64, {}});
+    s.in.push_back(kHyperSample);
+    s.in.push_back(kScalarSample);
     s.low = 0.1;  // v and the step are positive
   }
+  all.back().attrs["rate"] = 0.5;
   return all;
 }
 
@@ -55,7 +53,7 @@ std::vector<OpSample> samples() {
 OpDef adamw_op() {
   OpDef op;
   op.name = "adamw";
-  op.attributes = {"beta1", "beta2", "eps", "weight_decay"};
+  op.attributes = {"beta1", "beta2", "eps", "weight_decay", "rate"};
   op.summary = "AdamW step";
   op.rule = rule;
   op.check = check;

@@ -4,34 +4,65 @@
 // query heads share one key/value head. Token i attends to the tokens j <= i of its sequence:
 // tokens of one sequence are contiguous and have one id, neighbouring sequences have different
 // ids, and no sequence crosses a unit of T (a slot), so a shard of whole slots needs no other.
-// lse is the log-sum-exp of the scaled scores, kept for the gradient, which recomputes
+//   scale     of the scores; left out: 1 / sqrt(head_size)
+//   soft_cap  scores s become cap tanh(s / cap); 0: they do not (Gemma 2)
+//   window    token i attends to i - j < window only; 0: to all before it (Mistral)
+// lse is the log-sum-exp of these scores, kept for the gradient, which recomputes
 // p = exp(score - lse) (Dao et al., "FlashAttention", 2022).
+//
+// Two ways to split heads. Query heads with their key/value heads, in equal shares. Or, where
+// there are too few key/value heads for that, query heads alone: every rank holds k and v whole,
+// finds the head that it needs by its query heads' place in the whole, and its gradients of k and
+// v are terms of a sum.
 #include "plait/ops/ops.h"
 
 namespace plait {
 namespace {
 
 struct Shape {
-  int64_t size, tokens, heads, kv_heads, group;
+  int64_t size, tokens, heads, kv_heads;
+  int64_t group;              // query heads for each key/value head
+  int64_t first_q, first_kv;  // first heads here, counted in the whole
+  int64_t window;
+  double scale, cap;
   explicit Shape(const KernelArgs& args)
       : size(whole_attr(*args.attrs, "head_size", 1)),
         tokens(args.in[0].dims[0]),
         heads(args.in[0].dims[1] / size),
         kv_heads(args.in[1].dims[1] / size),
-        group(kv_heads == 0 ? 1 : heads / kv_heads) {}
+        group(args.in[0].global[1] / std::max<int64_t>(1, args.in[1].global[1])),
+        first_q(args.in[0].begin[1] / size),
+        first_kv(args.in[1].begin[1] / size),
+        window(static_cast<int64_t>(attr_or(*args.attrs, "window", 0))),
+        scale(attr_or(*args.attrs, "scale", 1 / std::sqrt(static_cast<double>(size)))),
+        cap(attr_or(*args.attrs, "soft_cap", 0)) {}
   // Offset of the values of query head h, and of its key/value head, at token t.
   int64_t q(int64_t t, int64_t h) const { return (t * heads + h) * size; }
-  int64_t kv(int64_t t, int64_t h) const { return (t * kv_heads + h / group) * size; }
-  template <class T>
-  T scale() const {
-    return T(1 / std::sqrt(static_cast<double>(size)));
+  int64_t kv(int64_t t, int64_t h) const {
+    return (t * kv_heads + (first_q + h) / group - first_kv) * size;
+  }
+  // The first token that token i attends to.
+  int64_t first(const int32_t* sequences, int64_t i) const {
+    const int64_t low = window == 0 ? 0 : std::max<int64_t>(0, i - window + 1);
+    int64_t first = i;
+    while (first > low && sequences[first - 1] == sequences[i]) --first;
+    return first;
   }
 };
 
-int64_t first_of_sequence(const int32_t* sequences, int64_t i) {
-  int64_t first = i;
-  while (first > 0 && sequences[first - 1] == sequences[i]) --first;
-  return first;
+// A score, and with a cap the tanh in it, which its gradient needs.
+template <class T>
+struct Score {
+  T value, tanh_value;
+};
+
+template <class T>
+Score<T> score(const Shape& n, T product) {
+  using std::tanh;
+  const T s = product * T(n.scale);
+  if (n.cap == 0) return {s, T(0)};
+  const T t = tanh(s * T(1 / n.cap));
+  return {T(n.cap) * t, t};
 }
 
 template <class T>
@@ -51,12 +82,12 @@ void reference(const KernelArgs& args) {
   T *o = args.out[0].as<T>(), *lse = args.out[1].as<T>();
   T* scores = static_cast<T*>(args.workspace);
   for (int64_t i = 0; i < n.tokens; ++i) {
-    const int64_t first = first_of_sequence(sequences, i);
+    const int64_t first = n.first(sequences, i);
     for (int64_t h = 0; h < n.heads; ++h) {
       T top = T(-std::numeric_limits<double>::infinity());
       for (int64_t j = first; j <= i; ++j) {
         T& s = scores[j - first];
-        s = dot(q + n.q(i, h), k + n.kv(j, h), n.size) * n.scale<T>();
+        s = score(n, dot(q + n.q(i, h), k + n.kv(j, h), n.size)).value;
         if (s > top) top = s;
       }
       T* oi = o + n.q(i, h);
@@ -84,14 +115,16 @@ void grad_reference(const KernelArgs& args) {
   T *dq = args.out[0].as<T>(), *dk = args.out[1].as<T>(), *dv = args.out[2].as<T>();
   for (const TensorView& d : args.out) std::fill_n(d.as<T>(), d.elements(), T(0));
   for (int64_t i = 0; i < n.tokens; ++i) {
-    const int64_t first = first_of_sequence(sequences, i);
+    const int64_t first = n.first(sequences, i);
     for (int64_t h = 0; h < n.heads; ++h) {
       const int64_t at = n.q(i, h);
       const T delta = dot(d_o + at, o + at, n.size);
       for (int64_t j = first; j <= i; ++j) {
         const int64_t to = n.kv(j, h);
-        const T p = exp(dot(q + at, k + to, n.size) * n.scale<T>() - lse[i * n.heads + h]);
-        const T ds = p * (dot(d_o + at, v + to, n.size) - delta) * n.scale<T>();
+        const Score<T> s = score(n, dot(q + at, k + to, n.size));
+        const T p = exp(s.value - lse[i * n.heads + h]);
+        T ds = p * (dot(d_o + at, v + to, n.size) - delta) * T(n.scale);
+        if (n.cap != 0) ds *= T(1) - s.tanh_value * s.tanh_value;
         for (int64_t c = 0; c < n.size; ++c) {
           dv[to + c] += p * d_o[at + c];
           dq[at + c] += ds * k[to + c];
@@ -113,6 +146,11 @@ void check(const Attrs& attrs, const Types& in) {
   const int64_t heads = in[0].dims[1].units(), kv_heads = in[1].dims[1].units();
   if (kv_heads == 0 ? heads != 0 : heads % kv_heads != 0)
     fail("found {} query heads over {} key/value heads, expected a multiple", heads, kv_heads);
+  if (attrs.contains("window")) whole_attr(attrs, "window", 0);
+  if (const double cap = attr_or(attrs, "soft_cap", 0); !(cap >= 0))
+    fail("attribute 'soft_cap': found {}, expected 0 or a number above it", cap);
+  if (const double scale = attr_or(attrs, "scale", 1); !(scale > 0))
+    fail("attribute 'scale': found {}, expected a number above 0", scale);
 }
 
 void grad_check(const Attrs& attrs, const Types& in) {
@@ -139,20 +177,27 @@ int64_t slot_tokens(const Types& in) {
 
 // Operations of one call whose slots hold one full-length sequence each, the most there can be,
 // from those for each head and (token, token attended to), and for each head and token.
-int64_t operations(const Types& in, int64_t per_pair, int64_t per_token) {
+int64_t operations(const Attrs& attrs, const Types& in, int64_t per_pair, int64_t per_token) {
   const int64_t rows = checked_mul(in[0].dims[0].size, in[0].dims[1].units());
-  const int64_t pairs = checked_mul(rows, slot_tokens(in) + 1) / 2;
+  const int64_t slot = slot_tokens(in);
+  // Without a window, (slot + 1) / 2 for each token; a window takes the triangle beyond it away.
+  int64_t pairs = checked_mul(rows, slot + 1) / 2;
+  const auto window = static_cast<int64_t>(attr_or(attrs, "window", 0));
+  if (window > 0 && window < slot) {
+    const int64_t beyond = checked_mul(slot - window, slot - window + 1) / 2;
+    pairs -= checked_mul(rows / slot, beyond);
+  }
   return checked_add(checked_mul(pairs, per_pair), checked_mul(rows, per_token));
 }
 
-int64_t flops(const Attrs&, const Types& in) {
-  const int64_t size = in[0].dims[1].unit;
-  return operations(in, 4 * size + 4, size + 3);
+int64_t flops(const Attrs& attrs, const Types& in) {
+  const int64_t size = in[0].dims[1].unit, cap = attr_or(attrs, "soft_cap", 0) != 0 ? 3 : 0;
+  return operations(attrs, in, 4 * size + 4 + cap, size + 3);
 }
 
-int64_t grad_flops(const Attrs&, const Types& in) {
-  const int64_t size = in[0].dims[1].unit;
-  return operations(in, 10 * size + 6, 2 * size);
+int64_t grad_flops(const Attrs& attrs, const Types& in) {
+  const int64_t size = in[0].dims[1].unit, cap = attr_or(attrs, "soft_cap", 0) != 0 ? 6 : 0;
+  return operations(attrs, in, 10 * size + 6 + cap, 2 * size);
 }
 
 // A row of scores here; two tiles of one slot for fast kernels.
@@ -183,6 +228,13 @@ std::vector<OpSample> samples() {
   all[1].integers = [](size_t, int64_t i) { return static_cast<int32_t>(i / 2 % 7 + i / 6); };
   all[2].integers = [](size_t, int64_t i) { return static_cast<int32_t>(i < 2 ? 9 : i / 5); };
   all[1].full = all[2].full = false;
+  all.push_back(sample(2, 7, 4, 1, 2));
+  all.back().attrs.insert({{"window", 3}, {"soft_cap", 1.5}, {"scale", 0.9}});
+  all.back().integers = [](size_t, int64_t i) { return static_cast<int32_t>(i / 7); };
+  all.push_back(sample(2, 6, 3, 3, 2));
+  all.back().attrs["window"] = 2;
+  all.back().integers = [](size_t, int64_t i) { return static_cast<int32_t>(i < 4 ? 5 : i / 6); };
+  all.back().full = false;
   return all;
 }
 
@@ -200,9 +252,11 @@ std::vector<OpSample> grad_samples() {
 OpDef attention_op() {
   OpDef op;
   op.name = "attention";
-  op.attributes = {"head_size"};
+  op.attributes = {"head_size", "window", "soft_cap", "scale"};
   op.summary = "causal attention inside each sequence";
-  op.rule = fixed_rule<"t ~h, t ~h, t ~h, t -> t ~h, t ~h">;
+  op.rule = fixed_rule<
+      "t ~h, t ~h, t ~h, t -> t ~h, t ~h |"
+      "t ~h, t g!, t g!, t -> t ~h, t ~h">;
   op.infer = infer;
   op.check = check;
   op.integer_operands = {3};
@@ -217,9 +271,11 @@ OpDef attention_op() {
 OpDef attention_grad_op() {
   OpDef op;
   op.name = "attention_grad";
-  op.attributes = {"head_size"};
+  op.attributes = {"head_size", "window", "soft_cap", "scale"};
   op.summary = "gradients of q, k and v from the saved o and lse";
-  op.rule = fixed_rule<"t ~h, t ~h, t ~h, t, t ~h, t ~h, t ~h -> t ~h, t ~h, t ~h">;
+  op.rule = fixed_rule<
+      "t ~h, t ~h, t ~h, t, t ~h, t ~h, t ~h -> t ~h, t ~h, t ~h |"
+      "t ~h, t g!, t g!, t, t ~h, t ~h, t ~h -> t ~h, t g!, t g!">;
   op.infer = grad_infer;
   op.check = grad_check;
   op.integer_operands = {3};

@@ -189,9 +189,19 @@ double combine(Reduce reduce, double a, double b) {
   return top + std::log(std::exp(a - top) + std::exp(b - top));
 }
 
+// How the shards of each result combine: a result that lacks a factor that is split is pending.
+std::vector<const Reduce*> reductions(const Rule& rule, const std::vector<Split>& splits) {
+  std::vector<const Reduce*> reduce(rule.out.size(), nullptr);
+  for (const Split& s : splits)
+    for (size_t i = 0; i < rule.out.size(); ++i)
+      if (!carries(rule.out[i], s.letter)) reduce[i] = &rule.contracted.at(s.letter);
+  return reduce;
+}
+
 // Runs one rank's shards and combines its results into `out`.
 void run_rank(const OpDef& op, const Attrs& attrs, const Rule& rule, Tensors& in,
-              const std::vector<Split>& splits, const Reduce* reduce, Tensors& out) {
+              const std::vector<Split>& splits, Tensors& out) {
+  const std::vector<const Reduce*> reduce = reductions(rule, splits);
   Tensors local_in, local_out;
   for (size_t i = 0; i < in.size(); ++i) {
     Tensor& x = local_in.emplace_back(shard_of(in[i], rule.in[i], splits));
@@ -199,14 +209,11 @@ void run_rank(const OpDef& op, const Attrs& attrs, const Rule& rule, Tensors& in
   }
   for (size_t i = 0; i < out.size(); ++i)
     local_out.push_back(shard_of(out[i], rule.out[i], splits));
-  const Tensors inferred = results(op, attrs, local_in);
-  for (size_t i = 0; i < out.size(); ++i)
-    ASSERT_EQ(inferred[i].type, local_out[i].type) << "local result " << i;
   run<double>(op, attrs, local_in, local_out);
   for (size_t i = 0; i < out.size(); ++i)
     for_each_pair(local_out[i], out[i], [&](double& a, double& b) {
       EXPECT_FALSE(std::isnan(a));
-      b = reduce == nullptr ? a : combine(*reduce, a, b);
+      b = reduce[i] == nullptr ? a : combine(*reduce[i], a, b);
     });
 }
 
@@ -214,16 +221,13 @@ void check_splits(const OpDef& op, const OpSample& sample, const Rule& rule,
                   std::vector<Split> splits) {
   Tensors in = draw_operands(sample);
   const Tensors expected = run_whole(op, sample.attrs, in);
-  const Reduce* reduce = nullptr;
-  for (const Split& s : splits)
-    if (const auto it = rule.contracted.find(s.letter); it != rule.contracted.end())
-      reduce = &it->second;
+  const std::vector<const Reduce*> reduce = reductions(rule, splits);
   Tensors out = expected;
-  for (Tensor& y : out)
-    std::fill(y.data.begin(), y.data.end(),
-              reduce == nullptr        ? kNan
-              : *reduce == Reduce::sum ? 0.0
-                                       : -std::numeric_limits<double>::infinity());
+  for (size_t i = 0; i < out.size(); ++i)
+    std::fill(out[i].data.begin(), out[i].data.end(),
+              reduce[i] == nullptr        ? kNan
+              : *reduce[i] == Reduce::sum ? 0.0
+                                          : -std::numeric_limits<double>::infinity());
   int64_t ranks = 1;
   std::string what = "split";
   for (const Split& s : splits) {
@@ -236,22 +240,24 @@ void check_splits(const OpDef& op, const OpSample& sample, const Rule& rule,
       s.rank = rest % s.ranks;
       rest /= s.ranks;
     }
-    run_rank(op, sample.attrs, rule, in, splits, reduce, out);
+    run_rank(op, sample.attrs, rule, in, splits, out);
   }
   for (size_t i = 0; i < out.size(); ++i)
     expect_close(out[i].data, expected[i].data, 1e-12, fmt::format("{}, result {}", what, i));
 }
 
-// Can the factor be split over so many ranks? Proportional extents need even parts.
+// Can the factor be split over so many ranks? Proportional extents need even parts, unless they
+// have equally many units.
 bool legal(const Rule& rule, const Tensors& in, char letter, int64_t ranks) {
+  std::set<int64_t> units;
   for (size_t i = 0; i < rule.in.size(); ++i)
     for (size_t d = 0; d < rule.in[i].size(); ++d) {
       const Factor& f = rule.in[i][d];
-      if (f.letter == letter &&
-          (f.whole || (f.proportional && in[i].type.dims[d].units() % ranks != 0)))
-        return false;
+      if (f.letter == letter && f.whole) return false;
+      if (f.letter == letter && f.proportional) units.insert(in[i].type.dims[d].units());
     }
-  return true;
+  return units.size() <= 1 ||
+         std::all_of(units.begin(), units.end(), [&](int64_t n) { return n % ranks == 0; });
 }
 
 std::set<char> letters(const std::vector<Factor>& factors) {
@@ -314,25 +320,25 @@ TEST_P(OpsTable, RecordIsComplete) {
   for_each_sample([&](const OpSample& s) {
     const Types out = infer_types(op(), s.attrs, s.in);
     for (const auto& [result, operand] : op().in_place) EXPECT_EQ(out[result], s.in[operand]);
-    const Rule rule = parse_rule(op().rule(s.attrs, s.in));
-    ASSERT_EQ(rule.out.size(), out.size());
-    for (const auto& operand : rule.in)
-      for (const Factor& f : operand) {
-        size_t carriers = 0;
-        for (const auto& result : rule.out) carriers += letters(result).count(f.letter);
-        // A result without a factor that is split and not contracted would have no placement.
-        EXPECT_TRUE(f.whole || carriers == 0 || carriers == rule.out.size()) << f.letter;
-        EXPECT_EQ(carriers == 0, rule.contracted.contains(f.letter)) << f.letter;
-        for (const auto& other : rule.in)
-          for (const Factor& g : other)
-            EXPECT_TRUE(g.letter != f.letter || g.whole == f.whole) << f.letter;
-      }
+    for (const Rule& rule : parse_rules(op().rule(s.attrs, s.in))) {
+      ASSERT_EQ(rule.out.size(), out.size());
+      ASSERT_EQ(rule.in.size(), s.in.size());
+      for (const auto& operand : rule.in)
+        for (const Factor& f : operand) {
+          size_t carriers = 0;
+          for (const auto& result : rule.out) carriers += letters(result).count(f.letter);
+          EXPECT_EQ(carriers < rule.out.size(), rule.contracted.contains(f.letter)) << f.letter;
+          for (const auto& other : rule.in)
+            for (const Factor& g : other)
+              EXPECT_TRUE(g.letter != f.letter || g.whole == f.whole) << f.letter;
+        }
+    }
   });
 }
 
 TEST_P(OpsTable, RefusesWrongOperands) {
   for_each_sample([&](const OpSample& s) {
-    const Rule rule = parse_rule(op().rule(s.attrs, s.in));
+    const Rule rule = parse_rules(op().rule(s.attrs, s.in)).front();
     std::map<char, int> uses;
     for (const auto& operand : rule.in)
       for (const Factor& f : operand) ++uses[f.letter];
@@ -382,16 +388,17 @@ TEST_P(OpsTable, CountsItsFlops) {
 
 TEST_P(OpsTable, EveryPlacementEqualsOneRank) {
   for_each_sample([&](const OpSample& s) {
-    const Rule rule = parse_rule(op().rule(s.attrs, s.in));
     const Tensors in = draw_operands(s);
-    std::set<char> all;
-    for (const auto& operand : rule.in) all.merge(letters(operand));
-    for (char a : all) {
-      for (int64_t ranks = 1; ranks <= 4; ++ranks)
-        if (legal(rule, in, a, ranks)) check_splits(op(), s, rule, {{a, ranks}});
-      for (char b : all)
-        if (a < b && legal(rule, in, a, 2) && legal(rule, in, b, 2))
-          check_splits(op(), s, rule, {{a, 2}, {b, 2}});
+    for (const Rule& rule : parse_rules(op().rule(s.attrs, s.in))) {
+      std::set<char> all;
+      for (const auto& operand : rule.in) all.merge(letters(operand));
+      for (char a : all) {
+        for (int64_t ranks = 1; ranks <= 4; ++ranks)
+          if (legal(rule, in, a, ranks)) check_splits(op(), s, rule, {{a, ranks}});
+        for (char b : all)
+          if (a < b && legal(rule, in, a, 2) && legal(rule, in, b, 2))
+            check_splits(op(), s, rule, {{a, 2}, {b, 2}});
+      }
     }
     for (size_t ranks = 2; op().additive && ranks <= 4; ++ranks) check_pending(op(), s, ranks);
   });
@@ -489,7 +496,7 @@ double apply(std::string_view name, std::vector<double> operands, const Attrs& a
 }
 
 TEST(Ops, ActivationsAreFiniteForLargeInputs) {
-  for (const std::string name : {"silu", "gelu", "squared_relu"})
+  for (const std::string name : {"silu", "gelu", "gelu_erf", "gelu_quick", "relu", "squared_relu"})
     for (const double x : {-1e4, -200.0, -90.0, -10.0, 0.0, 10.0, 90.0, 200.0, 1e4}) {
       EXPECT_TRUE(std::isfinite(apply(name, {x}))) << name << " of " << x;
       EXPECT_TRUE(std::isfinite(apply(name + "_grad", {x, 1}))) << name << "_grad of " << x;
@@ -502,6 +509,12 @@ TEST(Ops, ActivationsAreFiniteForLargeInputs) {
 TEST(Ops, KnownValues) {
   EXPECT_NEAR(apply("silu", {1}), 0.7310586, 1e-6);
   EXPECT_NEAR(apply("gelu", {1}), 0.8411920, 1e-6);
+  EXPECT_NEAR(apply("gelu_erf", {1}), 0.8413447, 1e-6);
+  EXPECT_NEAR(apply("gelu_erf_grad", {1, 1}), 1.0833155, 1e-6);
+  EXPECT_NEAR(apply("gelu_quick", {1}), 0.8457958, 1e-6);
+  EXPECT_EQ(apply("relu", {-3}), 0);
+  EXPECT_EQ(apply("relu_grad", {0, 5}), 0);
+  EXPECT_NEAR(apply("soft_cap", {60}, {{"cap", 30}}), 28.9208275, 1e-5);
   EXPECT_EQ(apply("squared_relu", {3}), 9);
   EXPECT_EQ(apply("sub", {3, 1}), 2);
   auto row = [](std::vector<double> values) {
@@ -524,9 +537,14 @@ TEST(Ops, KnownValues) {
 }
 
 TEST(Ops, ClipScaleIsOneWithoutALimitAndBelowIt) {
-  EXPECT_EQ(apply("clip_scale", {100}, {{"max_norm", 0}}), 1);
-  EXPECT_EQ(apply("clip_scale", {100}, {{"max_norm", 11}}), 1);
-  EXPECT_NEAR(apply("clip_scale", {100}, {{"max_norm", 5}}), 0.5, 1e-6);
+  EXPECT_EQ(apply("clip_scale", {100, 1}, {{"max_norm", 0}}), 1);
+  EXPECT_EQ(apply("clip_scale", {100, 1}, {{"max_norm", 11}}), 1);
+  EXPECT_NEAR(apply("clip_scale", {100, 1}, {{"max_norm", 5}}), 0.5, 1e-6);
+  for (const double limit : {0, 1})
+    for (const double bad : {kNan, HUGE_VAL, -HUGE_VAL}) {
+      EXPECT_TRUE(std::isnan(apply("clip_scale", {bad, 1}, {{"max_norm", limit}})));
+      EXPECT_TRUE(std::isnan(apply("clip_scale", {1, bad}, {{"max_norm", limit}})));
+    }
 }
 
 TEST(Ops, IdsOutsideTheVocabularyAreRefusedByEveryShard) {
@@ -539,9 +557,8 @@ TEST(Ops, IdsOutsideTheVocabularyAreRefusedByEveryShard) {
         Tensors in = draw_operands(sample);
         in[1].data[3] = id;
         Tensors out = results(op, sample.attrs, in);
-        const Reduce sum = Reduce::sum;
         try {
-          run_rank(op, sample.attrs, rule, in, {{'t', 2, 1}, {'v', 2, rank}}, &sum, out);
+          run_rank(op, sample.attrs, rule, in, {{'t', 2, 1}, {'v', 2, rank}}, out);
           ADD_FAILURE() << name << " accepts " << id;
         } catch (const Error& error) {
           EXPECT_EQ(error.what(), fmt::format("op '{}': found id {} at position 3, expected "

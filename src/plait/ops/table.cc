@@ -17,17 +17,26 @@
   X(accumulate) \
   X(silu) X(silu_grad) \
   X(gelu) X(gelu_grad) \
+  X(gelu_erf) X(gelu_erf_grad) \
+  X(gelu_quick) X(gelu_quick_grad) \
+  X(relu) X(relu_grad) \
   X(squared_relu) X(squared_relu_grad) \
+  X(soft_cap) X(soft_cap_grad) \
   X(rope) \
   X(attention) X(attention_grad) \
   X(row_lse) X(lse_grad) \
   X(pick) X(pick_grad) \
   X(dot) \
+  X(preference_loss) X(preference_loss_grad) \
   X(mul_scalar) \
   X(sum_squares) \
   X(clip_scale) \
   X(adamw) \
-  X(sgd)
+  X(sgd) X(sgd_momentum) \
+  X(sum_along) \
+  X(adafactor_moment) X(adafactor_direction) X(adafactor_whole) X(adafactor_step) \
+  X(orthogonalize) \
+  X(muon_momentum) X(muon_step)
 // clang-format on
 
 namespace plait {

@@ -12,8 +12,20 @@ struct Signature {
 
 bool is_float(const TensorType& type) { return info(type.dtype).is_float; }
 
-// A proportional factor must be dealt out evenly, or its operands would be cut at different
-// places: query heads without their key/value heads.
+// How a factor is split: axes, and shard sizes that count elements of the extent `of`.
+struct FactorSplit {
+  DimSplit split;
+  Extent of;
+};
+using Splits = std::map<char, FactorSplit>;
+
+std::string named(const Extent& e) {
+  return e.name.empty() ? "an unnamed extent" : "'" + e.name + "'";
+}
+
+// Extents that share a proportional factor are cut at the same shares of their units: query heads
+// with their key/value heads. Even dealing does that if they have equally many units, or if all
+// of them divide.
 void check_even(const OpDef& op, const Extent& e, const DimSplit& split, const Mesh& mesh) {
   int64_t ways = 1;
   std::string axes;
@@ -21,8 +33,6 @@ void check_even(const OpDef& op, const Extent& e, const DimSplit& split, const M
     ways *= mesh.size(axis);
     axes += fmt::format("{}{}={}", axes.empty() ? "" : " ", axis, mesh.size(axis));
   }
-  if (!split.sizes.empty())
-    fail("op '{}': explicit shard sizes for '{}'; heads are split evenly only", op.name, e.name);
   if (e.units() % ways == 0) return;
   std::vector<int64_t> fits;
   for (int64_t n = 1; n <= e.units(); ++n)
@@ -30,14 +40,32 @@ void check_even(const OpDef& op, const Extent& e, const DimSplit& split, const M
   fail(
       "op '{}': {} heads of {} ({} elements in units of {}) over {}; needs a divisor of {}: {} "
       "would fit",
-      op.name, e.units(), e.name.empty() ? "an unnamed extent" : "'" + e.name + "'", e.size, e.unit,
-      axes, e.units(), fmt::join(fits, ", "));
+      op.name, e.units(), named(e), e.size, e.unit, axes, e.units(), fmt::join(fits, ", "));
+}
+
+// The split of one dimension that carries a proportional factor. Throws where units would be cut.
+DimSplit proportional(const OpDef& op, const FactorSplit& factor, const Extent& e,
+                      const Mesh& mesh) {
+  DimSplit split = factor.split;
+  const Extent& of = factor.of;
+  if (split.sizes.empty() && of.units() != e.units()) {
+    check_even(op, of, split, mesh);
+    check_even(op, e, split, mesh);
+  }
+  for (int64_t& size : split.sizes) {
+    const int64_t share = checked_mul(size / of.unit, e.units());
+    if (share % of.units() != 0)
+      fail("op '{}': shard size {} of {} {} takes {} of {} units of {}, not whole ones", op.name,
+           size, of.size, named(of), fmt::format("{}/{}", share, of.units()), e.units(), named(e));
+    size = share / of.units() * e.unit;
+  }
+  return split;
 }
 
 // The signature in which every factor is split as `splits` says and the axes in `additive` stay
-// pending sums throughout. Throws for a proportional factor that does not divide.
+// pending sums throughout. Throws for a proportional factor that would be cut differently.
 Signature make_signature(const OpDef& op, const Rule& rule, const std::vector<TensorType>& types,
-                         const std::map<char, DimSplit>& splits,
+                         const std::vector<TensorType>& results, const Splits& splits,
                          const std::vector<Pending>& additive, const Mesh& mesh) {
   Signature s;
   for (size_t i = 0; i < rule.in.size(); ++i) {
@@ -46,19 +74,23 @@ Signature make_signature(const OpDef& op, const Rule& rule, const std::vector<Te
       const Factor& f = rule.in[i][d];
       const auto it = splits.find(f.letter);
       if (it == splits.end()) continue;
-      if (f.proportional) check_even(op, types[i].dims[d], it->second, mesh);
-      p.dims[d] = it->second;
+      p.dims[d] =
+          f.proportional ? proportional(op, it->second, types[i].dims[d], mesh) : it->second.split;
     }
     if (is_float(types[i])) p.pending = additive;
     s.operands.push_back(std::move(p));
   }
-  for (const auto& result : rule.out) {
+  for (size_t i = 0; i < rule.out.size(); ++i) {
+    const std::vector<Factor>& result = rule.out[i];
     Placement p = replicated(result.size());
     for (size_t d = 0; d < result.size(); ++d)
-      if (const auto it = splits.find(result[d].letter); it != splits.end()) p.dims[d] = it->second;
+      if (const auto it = splits.find(result[d].letter); it != splits.end())
+        p.dims[d] = result[d].proportional
+                        ? proportional(op, it->second, results.at(i).dims[d], mesh)
+                        : it->second.split;
     for (const auto& [letter, reduce] : rule.contracted)
-      if (const auto it = splits.find(letter); it != splits.end())
-        for (const std::string& axis : it->second.axes) p.pending.push_back({axis, reduce});
+      if (const auto it = splits.find(letter); it != splits.end() && !carries(result, letter))
+        for (const std::string& axis : it->second.split.axes) p.pending.push_back({axis, reduce});
     p.pending.insert(p.pending.end(), additive.begin(), additive.end());
     sort_pending(p, mesh);
     s.results.push_back(std::move(p));
@@ -92,19 +124,21 @@ std::vector<char> options_along(const std::string& axis, const OpDef& op, const 
 }
 
 // The axes chosen for one factor, in the order in which an operand has them already if one does.
-DimSplit ordered_split(char letter, const std::set<std::string>& axes, const Rule& rule,
-                       const std::vector<const Placement*>& operands, const Mesh& mesh) {
+FactorSplit ordered_split(char letter, const std::set<std::string>& axes, const Rule& rule,
+                          const std::vector<TensorType>& types,
+                          const std::vector<const Placement*>& operands, const Mesh& mesh) {
+  FactorSplit in_mesh_order;
   for (size_t i = 0; i < operands.size(); ++i)
     for (size_t d = 0; d < rule.in[i].size(); ++d) {
+      if (rule.in[i][d].letter != letter) continue;
       const DimSplit& have = operands[i]->dims[d];
-      if (rule.in[i][d].letter == letter &&
-          std::set<std::string>(have.axes.begin(), have.axes.end()) == axes)
-        return have;
+      if (std::set<std::string>(have.axes.begin(), have.axes.end()) == axes)
+        return {have, types[i].dims[d]};
+      in_mesh_order.of = types[i].dims[d];
     }
-  DimSplit split;
   for (const Axis& a : mesh.axes())
-    if (axes.contains(a.name)) split.axes.push_back(a.name);
-  return split;
+    if (axes.contains(a.name)) in_mesh_order.split.axes.push_back(a.name);
+  return in_mesh_order;
 }
 
 class Partitioner {
@@ -118,8 +152,8 @@ class Partitioner {
   const Placement& placement(ValueId v) const { return part_.placements[index(v)]; }
   void assign(const std::vector<ValueId>& ids, const std::vector<Placement>& placements,
               const char* what);
-  std::vector<Signature> signatures(const Node& node, const OpDef& op,
-                                    const std::vector<TensorType>& types) const;
+  void add_signatures(const Node& node, const OpDef& op, const std::vector<TensorType>& types,
+                      const Rule& rule, std::vector<Signature>& all) const;
   double conversion_bytes(ValueId v, const Placement& target) const;
   ValueId convert(ValueId v, const Placement& target, Phase phase, const std::string& why);
   void place_node(const Node& node);
@@ -145,9 +179,12 @@ void Partitioner::assign(const std::vector<ValueId>& ids, const std::vector<Plac
   }
 }
 
-std::vector<Signature> Partitioner::signatures(const Node& node, const OpDef& op,
-                                               const std::vector<TensorType>& types) const {
-  const Rule rule = parse_rule(op.rule(node.attrs, types));
+// Every way to split the node along the axes over which its operands are not whole, by one rule.
+void Partitioner::add_signatures(const Node& node, const OpDef& op,
+                                 const std::vector<TensorType>& types, const Rule& rule,
+                                 std::vector<Signature>& all) const {
+  std::vector<TensorType> results;
+  for (ValueId v : node.out) results.push_back(graph_.type(v));
   std::vector<const Placement*> operands;
   for (ValueId v : node.in) operands.push_back(&placement(v));
   std::vector<std::pair<std::string, std::vector<char>>> axes;
@@ -156,7 +193,6 @@ std::vector<Signature> Partitioner::signatures(const Node& node, const OpDef& op
                                   [&](const Placement* p) { return p->is_replicated(a.name); });
     if (!idle) axes.emplace_back(a.name, options_along(a.name, op, rule, types, operands));
   }
-  std::vector<Signature> all;
   std::vector<size_t> choice(axes.size(), 0);
   for (;;) {
     std::map<char, std::set<std::string>> chosen;
@@ -168,13 +204,17 @@ std::vector<Signature> Partitioner::signatures(const Node& node, const OpDef& op
       else if (option != 0)
         chosen[option].insert(axes[i].first);
     }
-    std::map<char, DimSplit> splits;
+    Splits splits;
     for (const auto& [letter, names] : chosen)
-      splits[letter] = ordered_split(letter, names, rule, operands, mesh_);
-    all.push_back(make_signature(op, rule, types, splits, additive, mesh_));
+      splits[letter] = ordered_split(letter, names, rule, types, operands, mesh_);
+    try {
+      all.push_back(make_signature(op, rule, types, results, splits, additive, mesh_));
+    } catch (const Error&) {
+      // Heads that do not divide: another rule, or gathering, is legal.
+    }
     size_t i = 0;
     while (i < axes.size() && ++choice[i] == axes[i].second.size()) choice[i++] = 0;
-    if (i == axes.size()) return all;
+    if (i == axes.size()) return;
   }
 }
 
@@ -194,7 +234,8 @@ ValueId Partitioner::convert(ValueId v, const Placement& target, Phase phase,
   for (const Comm& step : reshard_steps(placement(v), target)) {
     Placement next =
         after(placement(current), step, target.dims.empty() ? DimSplit{} : target.dims[step.dim]);
-    const auto key = std::pair(current, to_string(next));
+    const bool again = request_.forget_forward && phase != Phase::F;
+    const auto key = std::pair(current, to_string(next) + (again ? " again" : ""));
     if (const auto it = converted_.find(key); it != converted_.end()) {
       current = it->second;
       continue;
@@ -221,7 +262,9 @@ void Partitioner::place_node(const Node& node) {
   const OpDef& op = find_op(node.op);
   std::vector<TensorType> types;
   for (ValueId v : node.in) types.push_back(graph_.type(v));
-  const std::vector<Signature> all = signatures(node, op, types);
+  std::vector<Signature> all;
+  for (const Rule& rule : parse_rules(op.rule(node.attrs, types)))
+    add_signatures(node, op, types, rule, all);
   const Signature* best = nullptr;
   std::pair<double, int64_t> best_cost;
   for (const Signature& s : all) {
@@ -276,11 +319,16 @@ PartGraph Partitioner::run() {
   assign(graph_.d_outputs, request_.d_outputs, "output gradient");
   // Results of an update graph (all nodes U) are finished after it, those of a block before B.
   const Phase first = graph_.nodes.empty() ? Phase::F : graph_.nodes.front().phase;
-  bool outputs_done = false;
+  bool outputs_done = false, d_inputs_done = false;
   for (const Node& node : graph_.nodes) {
     if (node.phase != first && !outputs_done) {
       finish(part_.outputs, request_.outputs, first);
       outputs_done = true;
+    }
+    // Before W, so that nothing of B comes from what W communicated.
+    if (node.phase == Phase::W && !d_inputs_done) {
+      finish(part_.d_inputs, request_.d_inputs, Phase::B);
+      d_inputs_done = true;
     }
     try {
       place_node(node);
@@ -289,7 +337,7 @@ PartGraph Partitioner::run() {
     }
   }
   if (!outputs_done) finish(part_.outputs, request_.outputs, first);
-  finish(part_.d_inputs, request_.d_inputs, Phase::B);
+  if (!d_inputs_done) finish(part_.d_inputs, request_.d_inputs, Phase::B);
   finish(part_.d_params, request_.d_params, Phase::W);
   std::stable_sort(part_.nodes.begin(), part_.nodes.end(),
                    [](const PartNode& a, const PartNode& b) { return a.phase < b.phase; });
@@ -300,11 +348,12 @@ PartGraph Partitioner::run() {
 
 PartGraph partition(const PartitionRequest& request) { return Partitioner(request).run(); }
 
-std::vector<Placement> result_placements(const OpDef& op, const Attrs& attrs,
-                                         const std::vector<TensorType>& types,
-                                         const std::vector<Placement>& operands, const Mesh& mesh) {
-  const Rule rule = parse_rule(op.rule(attrs, types));
-  std::map<char, DimSplit> splits;
+namespace {
+
+std::vector<Placement> placements_by(const Rule& rule, const OpDef& op, const Attrs& attrs,
+                                     const std::vector<TensorType>& types,
+                                     const std::vector<Placement>& operands, const Mesh& mesh) {
+  Splits splits;
   std::vector<Pending> additive;
   for (size_t i = 0; i < operands.size(); ++i) {
     for (size_t d = 0; d < rule.in[i].size(); ++d) {
@@ -313,13 +362,14 @@ std::vector<Placement> result_placements(const OpDef& op, const Attrs& attrs,
       if (rule.in[i][d].whole)
         fail("op '{}' operand {}: dimension {} is split ({}); it needs it whole", op.name, i, d,
              to_string(operands[i]));
-      splits[rule.in[i][d].letter] = split;
+      splits[rule.in[i][d].letter] = {split, types[i].dims[d]};
     }
     if (op.additive && is_float(types[i])) additive = operands[i].pending;
   }
   for (const Pending& p : additive)
     if (p.reduce != Reduce::sum) additive.clear();
-  Signature s = make_signature(op, rule, types, splits, additive, mesh);
+  Signature s =
+      make_signature(op, rule, types, infer_types(op, attrs, types), splits, additive, mesh);
   for (size_t i = 0; i < operands.size(); ++i) {
     Placement found = operands[i];
     found.stages.clear();
@@ -328,6 +378,20 @@ std::vector<Placement> result_placements(const OpDef& op, const Attrs& attrs,
            to_string(s.operands[i]));
   }
   return s.results;
+}
+
+}  // namespace
+
+std::vector<Placement> result_placements(const OpDef& op, const Attrs& attrs,
+                                         const std::vector<TensorType>& types,
+                                         const std::vector<Placement>& operands, const Mesh& mesh) {
+  std::string first;
+  for (const Rule& rule : parse_rules(op.rule(attrs, types))) try {
+      return placements_by(rule, op, attrs, types, operands, mesh);
+    } catch (const Error& e) {
+      if (first.empty()) first = e.what();
+    }
+  fail("{}", first);
 }
 
 }  // namespace plait

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "plait/base/glob.h"
 #include "plait/io/files.h"
 
 namespace plait {
@@ -51,6 +52,13 @@ struct Reader {
       axes.push_back({s.substr(0, eq), size});
     }
     return axes;
+  }
+
+  Recompute recompute(const toml::node& node) const {
+    const std::string word = text(node, "recompute");
+    for (const Recompute how : {Recompute::none, Recompute::full, Recompute::selective})
+      if (word == to_string(how)) return how;
+    error(node, "recompute is '{}'; known are none, full, selective", word);
   }
 
   // "dp", ["dp", "tp"], { axes = ..., sizes = [...] }, or "" for whole.
@@ -110,6 +118,8 @@ Plan parse_plan(std::string_view text, const std::string& source) {
       axes = r.mesh(value);
     } else if (name == "microbatches") {
       plan.microbatches = r.integer(value, name, 1, 1 << 16);
+    } else if (name == "recompute") {
+      plan.recompute = r.recompute(value);
     } else if (name == "split") {
       for (const auto& [letter, split] : r.table(value, name))
         plan.split[std::string(letter.str())] =
@@ -128,7 +138,8 @@ Plan parse_plan(std::string_view text, const std::string& source) {
       }
       for (auto& [at, entry] : in_order) plan.place.push_back(std::move(entry));
     } else {
-      r.error(value, "unknown key '{}'; known are mesh, microbatches, split, pipeline, place",
+      r.error(value,
+              "unknown key '{}'; known are mesh, microbatches, recompute, split, pipeline, place",
               name);
     }
   }
@@ -155,6 +166,8 @@ std::string print_plan(const Plan& plan) {
   for (const Axis& a : plan.mesh.axes()) axes.push_back(fmt::format("\"{}={}\"", a.name, a.size));
   std::string s =
       fmt::format("mesh = [{}]\nmicrobatches = {}\n", fmt::join(axes, ", "), plan.microbatches);
+  if (plan.recompute != Recompute::none)
+    s += fmt::format("recompute = {}\n", quoted(to_string(plan.recompute)));
   if (!plan.split.empty()) s += "\n[split]\n";
   for (const auto& [letter, d] : plan.split) s += fmt::format("{} = {}\n", letter, print_split(d));
   s += "\n[pipeline]\n";
@@ -227,26 +240,6 @@ Placement place_parameter(const Plan& plan, const std::string& name, const Tenso
     return place(plan, fmt::format("place \"{}\"", pattern), type, dims, false);
   }
   return place_by_letters(plan, type);
-}
-
-bool glob_match(std::string_view pattern, std::string_view text) {
-  size_t p = 0, t = 0, star = std::string_view::npos, mark = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      mark = t;
-    } else if (p < pattern.size() && pattern[p] == text[t]) {
-      ++p;
-      ++t;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      t = ++mark;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
 }
 
 }  // namespace plait

@@ -9,18 +9,12 @@
 #include <vector>
 
 #include "plait/model/model.h"
+#include "plait/optim/optimizer.h"
 #include "plait/plan/partition.h"
 #include "plait/program/program.h"
 #include "plait/schedule/schedule.h"
 
 namespace plait {
-
-struct Optimizer {
-  std::string name = "adamw";  // or "sgd"
-  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
-  double weight_decay = 0.1;  // of parameters with two dimensions or more
-  double max_norm = 1.0;      // of the gradient over all parameters; 0: no clipping
-};
 
 struct LowerOptions {
   bool train = true;  // false: forward only, for evaluation and inference
@@ -28,8 +22,10 @@ struct LowerOptions {
   bool keep_gradients = false;  // states "grad/NAME" hold the reduced gradients of the last step
 };
 
-// States of a program, by name: "param/NAME"; with an optimizer "m/NAME" and "v/NAME"; "loss" and
-// "grad_sum_squares" (scalars); "logits" for a model that has them.
+// States of a program, by name: "param/NAME"; what the optimizer keeps ("m/NAME" and "v/NAME" with
+// AdamW); "loss" and "grad_sum_squares" (scalars); "logits" and the model's results, by name, where it has
+// them. When one of the two scalars is not finite, the step has left parameters and the optimizer's states as they
+// were, in every bit and on every rank.
 struct Lowered {
   Programs programs;
   Schedule schedule;

@@ -71,7 +71,12 @@ void MeaningTracker::local(int rank, size_t at) {
       std::vector<uint64_t> parts = {digest(a.name)};
       for (const auto& [key, value] : a.attrs) {
         parts.push_back(digest(key));
-        parts.push_back(bits(value));
+        if (!value.is_list()) {
+          parts.push_back(bits(value.number()));
+          continue;
+        }
+        parts.push_back(digest("list") + value.list().size());
+        for (const double v : value.list()) parts.push_back(bits(v));
       }
       for (BufferId b : a.in) parts.push_back(get(rank, b));
       parts.push_back(0);

@@ -43,7 +43,7 @@ std::string print_action(const Program&, const Action& a) {
       break;
     case ActionKind::op:
       add("{} {} = {}", a.name, list(a.out), list(a.in));
-      for (const auto& [key, value] : a.attrs) add("{}={}", key, number_text(value));
+      for (const auto& [key, value] : a.attrs) add("{}={}", key, to_string(value));
       if (a.workspace != kNone) add("workspace {}", b(a.workspace));
       break;
     case ActionKind::send:
@@ -281,7 +281,7 @@ class ProgramParser {
       } else {
         const std::string key = in_.word();
         in_.expect("=");
-        a.attrs[key] = in_.number();
+        a.attrs[key] = parse_attr(in_);
       }
     }
   }

@@ -1,7 +1,9 @@
 #include "plait/report/explain.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
 
 #include "plait/report/table.h"
 
@@ -12,9 +14,9 @@ namespace {
 size_t index(int32_t id) { return static_cast<size_t>(id); }
 
 constexpr std::pair<std::string_view, std::string_view> kLetters[] = {
-    {"T", "tokens"},          {"D", "width"},        {"H", "heads"},
-    {"G", "key/value heads"}, {"F", "feed-forward"}, {"V", "vocabulary"},
-    {"P", "positions"},       {"E", "experts"},      {"K", "head size"}};
+    {"T", "tokens"},       {"D", "width"},       {"H", "heads"},     {"G", "key/value heads"},
+    {"F", "feed-forward"}, {"V", "vocabulary"},  {"P", "positions"}, {"E", "experts"},
+    {"K", "head size"},    {"R", "adapter rank"}};
 
 std::string letter_words(const std::string& letter) {
   for (const auto& [name, words] : kLetters)
@@ -139,8 +141,12 @@ std::string explain_model(const Model& model) {
                         ? fmt::format("{} = {}", letter_words(e.name), e.size)
                         : fmt::format("{} = {} x {}", letter_words(e.name), e.units(), e.unit));
   return paragraph(
-      fmt::format("model '{}': {} in {}, {} of {} kinds, {}", model.name,
-                  count_of(model.parameter_count(), "parameter"), info(model.dtype).name,
+      fmt::format("model '{}': {}{} in {}, {} of {} kinds, {}", model.name,
+                  count_of(model.parameter_count(), "parameter"),
+                  model.trained_count() == model.parameter_count()
+                      ? ""
+                      : fmt::format(" ({} of them trained)", grouped(model.trained_count())),
+                  info(model.dtype).name,
                   count_of(static_cast<int64_t>(model.uses.size()), "block"), model.blocks.size(),
                   fmt::join(sizes, ", ")),
       "  ");
@@ -149,10 +155,13 @@ std::string explain_model(const Model& model) {
 std::string explain_mesh(const Model& model, const Plan& plan, const Lowered& lowered) {
   const Mesh& mesh = plan.mesh;
   std::string out = paragraph(
-      fmt::format("plan: {}{}; a step is {} of {}, schedule {}", count_of(mesh.ranks(), "rank"),
+      fmt::format("plan: {}{}; a step is {} of {}, schedule {}{}", count_of(mesh.ranks(), "rank"),
                   mesh.ranks() == 1 ? "" : " in the mesh " + to_string(mesh),
                   count_of(plan.microbatches, "micro-batch"),
-                  count_of(model.extent("T").size, "token"), lowered.schedule.name),
+                  count_of(model.extent("T").size, "token"), lowered.schedule.name,
+                  plan.recompute == Recompute::none
+                      ? ""
+                      : fmt::format(", {} recompute", to_string(plan.recompute))),
       "  ");
   Table axes({"axis", "what it does"}, "    ");
   for (const Axis& a : mesh.axes())
@@ -242,6 +251,33 @@ std::string explain_ranks(const VerifyReport& report) {
       rows);
 }
 
+std::string explain_states(const Programs& programs) {
+  struct Sum {
+    int64_t tensors = 0, most = 0, all = 0;
+  };
+  std::vector<std::string> order;  // as the programs list them
+  std::map<std::string, Sum> sums;
+  std::set<std::string> seen;
+  for (const Program& p : programs.ranks) {
+    std::map<std::string, int64_t> here;
+    for (const Buffer& b : p.buffers) {
+      if (!b.state) continue;
+      const std::string kind = b.name.substr(0, b.name.find('/'));
+      if (!sums.contains(kind)) order.push_back(kind);
+      Sum& sum = sums[kind];
+      if (seen.insert(b.name).second) ++sum.tensors;
+      sum.all += b.bytes;
+      sum.most = std::max(sum.most, here[kind] += b.bytes);
+    }
+  }
+  Table table({"state", "tensors", "a rank holds at most", "all ranks"}, "    ");
+  for (const std::string& kind : order) {
+    const Sum& sum = sums.at(kind);
+    table.row({kind, grouped(sum.tensors), bytes_text(sum.most), bytes_text(sum.all)});
+  }
+  return table.text();
+}
+
 std::vector<std::string> notes(const Programs& programs, const VerifyReport& report) {
   std::vector<std::string> result;
   for (const Axis& a : programs.mesh.axes())
@@ -275,7 +311,8 @@ std::string explain(const Model& model, const Plan& plan, const Lowered& lowered
          explain_schedule(lowered.schedule) + "\nblocks, and the communication put into them\n" +
          explain_blocks(model, plan, lowered) + "\nwhat all ranks send in one step\n" +
          explain_traffic(lowered.programs) + "\nper rank, proved before anything runs\n" +
-         explain_ranks(report) + explain_notes(notes(lowered.programs, report));
+         explain_ranks(report) + "\nstates: what outlives a step\n" +
+         explain_states(lowered.programs) + explain_notes(notes(lowered.programs, report));
 }
 
 }  // namespace plait

@@ -24,6 +24,8 @@ std::string explain_blocks(const Model& model, const Plan& plan, const Lowered& 
 std::string explain_traffic(const Programs& programs);
 // One row per rank; neighbours with equal rows share one.
 std::string explain_ranks(const VerifyReport& report);
+// What outlives a step, by kind of state: on the rank that holds most of it, and on all ranks.
+std::string explain_states(const Programs& programs);
 // What is right but hardly meant: axes that split nothing, ranks without tokens.
 std::vector<std::string> notes(const Programs& programs, const VerifyReport& report);
 std::string explain_notes(const std::vector<std::string>& notes);  // "note: ..."; may be empty

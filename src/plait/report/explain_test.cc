@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
 #include <sstream>
 
 #include "plait/model/families.h"
@@ -34,6 +35,23 @@ TEST(Explain, SaysWhatAxesBlocksAndRanksDo) {
   for (const char* words : {"pp=2  pipeline", "dp=2  data", "splits feed-forward (F)", "all_reduce",
                             "reduce", "F forward", "0 1 2 3", "peak live", "W2"})
     EXPECT_THAT(text, testing::HasSubstr(words));
+}
+
+TEST(Explain, ListsTheStatesOfTheOptimizer) {
+  const Model model = load_model("llama-tiny", {4, 16}, Head::loss);
+  LowerOptions options;
+  for (const auto& [name, kinds] :
+       std::map<std::string, std::vector<std::string>>{{"adamw", {"param", "m", "v", "loss"}},
+                                                       {"adafactor", {"param", "row", "col", "v"}},
+                                                       {"muon", {"param", "momentum", "m", "v"}},
+                                                       {"none", {"param", "grad_sum_squares"}}}) {
+    options.optimizer.name = name;
+    const Lowered l = lower(model, plan(R"(["pp=1", "dp=2", "tp=2"])"), options);
+    const std::string text = explain_states(l.programs);
+    for (const std::string& kind : kinds)
+      EXPECT_THAT(text, testing::ContainsRegex("    " + kind + " +[0-9]")) << name;
+    EXPECT_EQ(text.find("momentum") != std::string::npos, name == "muon") << text;
+  }
 }
 
 TEST(Explain, NotesIdleAxesAndNamesLettersOfTheModel) {

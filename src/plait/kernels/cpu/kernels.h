@@ -12,5 +12,6 @@ void sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const
 void fast_matmul(const KernelArgs& args);
 void fast_attention(const KernelArgs& args);
 void fast_attention_grad(const KernelArgs& args);
+void fast_orthogonalize(const KernelArgs& args);
 
 }  // namespace plait

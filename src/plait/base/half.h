@@ -1,0 +1,25 @@
+// The 16-bit floating-point types of files: bf16 (8 bits of exponent, 7 of mantissa) and f16
+// (IEEE 754 binary16: 5 and 10). They are stored, never computed with: a value is widened
+// exactly when it is read, and rounded once, to nearest and ties to even, when it is written.
+//
+//   bf16_bits(1.0) == 0x3f80;  f16_value(0x7bff) == 65504.0F
+//
+// Every bit pattern, NaN payloads too, survives widening and rounding back. A NaN whose payload
+// does not fit stays a NaN. What is too large becomes an infinity.
+#pragma once
+
+#include <cstdint>
+
+namespace plait {
+
+float bf16_value(uint16_t bits);
+float f16_value(uint16_t bits);
+double bf16_value_f64(uint16_t bits);
+double f16_value_f64(uint16_t bits);
+
+uint16_t bf16_bits(float value);
+uint16_t f16_bits(float value);
+uint16_t bf16_bits(double value);  // rounded once, not by way of float
+uint16_t f16_bits(double value);
+
+}  // namespace plait
