@@ -76,7 +76,7 @@ void print_document(const Opened& data, int64_t document) {
 
 void print_packing(const DataOptions& o, const TokenStore& store) {
   UnitsReport units;
-  const std::vector<Unit> whole =
+  const std::vector<PackUnit> whole =
       whole_units(store, o.config.slot_tokens, o.config.long_pairs, units);
   if (whole.empty()) return;
   Table table({"packing", "slots of an epoch", "padding"});
