@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "plait/cli/commands.h"
+#include "plait/cli/export.h"
 #include "plait/cli/train_options.h"
 #include "plait/exec/measure.h"
 #include "plait/infer/generate.h"
@@ -24,15 +25,6 @@ namespace plait {
 namespace {
 
 constexpr double kEstimateSeconds = 3;
-
-nlohmann::ordered_json lora_facts(const LoraConfig& c) {
-  return {{"rank", c.rank},
-          {"alpha", c.alpha},
-          {"targets", c.targets},
-          {"rslora", c.rslora},
-          {"modules_to_save", c.modules_to_save},
-          {"base_model", c.base_model}};
-}
 
 class TrainCommand {
  public:
@@ -76,7 +68,9 @@ class TrainCommand {
 // ---- what is asked for ----------------------------------------------------------------------
 
 void TrainCommand::check_paths() {
-  if (!o_.out.empty()) check_can_save(o_.out);
+  const bool adapter = (o_.lora.rank > 0 || !o_.adapter.empty()) && !o_.merge;
+  if (!o_.out.empty() && adapter) check_adapter_target(o_.out);
+  if (!o_.out.empty() && !adapter) check_can_save(o_.out);
   if (!o_.init.empty() && !is_folder(o_.init))
     fail("--init '{}': {}; needs a folder with config.json and parameters", o_.init,
          file_exists(o_.init) ? "a file" : "nothing is there");
