@@ -30,7 +30,7 @@ Model load(Head head, int64_t slots) {
 // Elements [begin, begin + count) of a [T] tensor.
 HostTensor part(const HostTensor& whole, int64_t begin, int64_t count) {
   HostTensor out(whole.dtype, {count});
-  const size_t size = static_cast<size_t>(info(whole.dtype).bytes);
+  const size_t size = static_cast<size_t>(dtype_bytes(whole.dtype, 1));
   std::memcpy(out.as<char>(), whole.as<char>() + static_cast<size_t>(begin) * size,
               static_cast<size_t>(count) * size);
   return out;
