@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "draw.h"
+#include "plait/model/lora.h"
 
 namespace plait {
 
@@ -94,17 +95,30 @@ Batch fault_batch(const FaultBatch& options) {
   return batch;
 }
 
-Truth fault_truth(const std::string& config, const FaultBatch& options) {
+LoraConfig fault_lora(const std::vector<std::string>& targets) {
+  LoraConfig lora;
+  lora.rank = 4;
+  lora.targets = targets;
+  if (targets.empty())
+    lora.targets = {"q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj"};
+  return lora;
+}
+
+Truth fault_truth(const std::string& config, const FaultBatch& options,
+                  const std::optional<LoraConfig>& lora) {
+  const auto build = [&](int64_t slots) {
+    Model model = build_model(config, {slots, kSlot}, Head::loss);
+    return with_dtype(lora ? with_lora(std::move(model), *lora) : model, Dtype::f64);
+  };
   FaultBatch one = options;
   one.microbatches = 1;
-  const Model whole = with_dtype(build_model(config, {kSamples, kSlot}, Head::loss), Dtype::f64);
+  const Model whole = build(kSamples);
   Truth t;
   t.parameters = random_parameters(whole, 5);
   t.reference = reference_step(whole, t.parameters, fault_batch(one));
   t.after = t.parameters;
   reference_sgd(t.after, t.reference.gradients, kHarnessRate);
-  const BatchShape shape{kSamples / options.microbatches, kSlot};
-  t.model = with_dtype(build_model(config, shape, Head::loss), Dtype::f64);
+  t.model = build(kSamples / options.microbatches);
   t.batch = fault_batch(options);
   return t;
 }

@@ -26,8 +26,12 @@ struct FaultBatch {
 };
 Batch fault_batch(const FaultBatch& options);
 
+// Adapters of rank 4 on q, k, v, o, up and down; `targets` other than these if given.
+LoraConfig fault_lora(const std::vector<std::string>& targets = {});
+
 // What one rank computes in one micro-batch, for a model and batch dealt to micro-batches.
-Truth fault_truth(const std::string& config, const FaultBatch& options = {});
+Truth fault_truth(const std::string& config, const FaultBatch& options = {},
+                  const std::optional<LoraConfig>& lora = {});
 
 // Plan of the axes pp, dp, tp, in this order from the outermost; the splits are TOML lines.
 Plan fault_plan(int pp, int dp, int tp, int64_t microbatches = 1,

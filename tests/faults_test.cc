@@ -168,6 +168,35 @@ TEST(Faults, B5_NormGradientsUnderSequenceParallelism) {
   EXPECT_EQ(held_against(truth, fault_plan(2, 1, 4, 1, "T='dp'\nH='tp'\nF='tp'\n")), "");
 }
 
+TEST(Faults, B8_AdaptersThatRanksShareAreReducedAndTheBaseHasNoGradient) {
+  const Truth truth = fault_truth(d4(), {.microbatches = 2}, fault_lora());
+  for (const auto& [name, gradient] : truth.reference.gradients)
+    EXPECT_NE(name.find("lora_"), std::string::npos) << name;
+  // A's rows are whole on every tensor rank where its input is, and so are B's columns.
+  const std::string splits = "T=['dp','tp']\nH='tp'\nG='tp'\nF='tp'\nV='tp'\n";
+  EXPECT_EQ(held_against(truth, fault_plan(1, 2, 2, 2, splits)), "");
+  EXPECT_EQ(held_against(truth, fault_plan(2, 2, 2, 2)), "");
+  EXPECT_EQ(held_against(truth, fault_plan(1, 1, 4, 2, splits_for(4, 2) + "H='tp'\n")), "");
+}
+
+TEST(Faults, B9_AdaptersBeginAlikeInEveryLayout) {
+  const Truth truth = fault_truth(d4(), {}, fault_lora());
+  const HostTensors drawn = initial_parameters(truth.model, 3);
+  for (const auto& [name, t] : drawn) {
+    const bool is_a = name.find("lora_A") != std::string::npos;
+    if (is_a || name.find("lora_B") != std::string::npos) {
+      EXPECT_EQ(norm(t) > 0, is_a) << name;
+    }
+  }
+  for (const int tp : {1, 2, 4}) {
+    const Plan plan = fault_plan(1, 1, tp, 1, splits_for(tp, 2));
+    Session session(lower(truth.model, plan, harness_options()).programs, {});
+    session.set_states("param/", drawn);
+    session.check_replicas("");
+    EXPECT_EQ(session.gather("param/"), drawn) << tp;
+  }
+}
+
 TEST(Faults, B11_ReplicasThatDriftAreNamed) {
   const Truth truth = fault_truth(d4());
   Programs programs = lower(truth.model, fault_plan(1, 2, 1), harness_options()).programs;
@@ -222,6 +251,16 @@ TEST(Faults, C5_TheNormAndTheLossAreTheSameBitsOnEveryRank) {
         EXPECT_EQ(std::memcmp(&first, &other, sizeof first), 0) << state << " on rank " << rank;
       }
     }
+  }
+}
+
+TEST(Faults, C6_AStageWithoutTrainedParametersTakesPartInTheNorm) {
+  for (const char* layer : {"0", "1", "3"}) {
+    const std::string module = fmt::format("model.layers.{}.self_attn.q_proj", layer);
+    const Truth truth = fault_truth(d4(), {.microbatches = 4}, fault_lora({module}));
+    EXPECT_EQ(truth.reference.gradients.size(), 2u);
+    EXPECT_EQ(held_against(truth, fault_plan(4, 1, 1, 4)), "") << layer;
+    EXPECT_EQ(held_against(truth, fault_plan(4, 2, 1, 4)), "") << layer;
   }
 }
 

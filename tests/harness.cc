@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "plait/model/families.h"
+#include "plait/model/lora.h"
 #include "plait/program/verify.h"
 #include "random_config.h"
 
@@ -78,6 +79,11 @@ void random_places(Draw& d, const Model& model, Plan& plan) {
 
 }  // namespace
 
+Model case_model(const Case& c) {
+  Model model = build_model(c.config, c.batch, Head::loss);
+  return c.lora ? with_lora(std::move(model), *c.lora) : model;
+}
+
 Case random_case(uint64_t seed) {
   Draw d(seed);
   Case c;
@@ -88,8 +94,11 @@ Case random_case(uint64_t seed) {
   c.plan.mesh = Mesh(random_axes(d, s.layers), "pp");
   c.plan.microbatches = d.between(1, 4);
   c.plan.schedule = d.chance(50) ? "1f1b" : "gpipe";
+  c.plan.recompute =
+      d.pick<Recompute>({Recompute::none, Recompute::none, Recompute::full, Recompute::selective});
   random_splits(d, s, c.plan);
-  random_places(d, build_model(c.config, c.batch, Head::loss), c.plan);
+  if (d.chance(25)) c.lora = random_lora(d, c.config);
+  random_places(d, case_model(c), c.plan);
   if (d.chance(25)) {
     // Any division of the blocks that leaves none of the pipeline ranks empty.
     int64_t left = s.layers + 2;
@@ -106,8 +115,9 @@ Case random_case(uint64_t seed) {
 std::string print_case(const Case& c) {
   return fmt::format(
       "# plait_harness --case FILE runs this\nseed = {}\nslots = {}\nslot_tokens = {}\n"
-      "config = '''{}'''\n--- plan\n{}",
-      c.seed, c.batch.slots, c.batch.slot_tokens, c.config, print_plan(c.plan));
+      "{}config = '''{}'''\n--- plan\n{}",
+      c.seed, c.batch.slots, c.batch.slot_tokens,
+      c.lora ? "lora = " + print_lora(*c.lora) + "\n" : "", c.config, print_plan(c.plan));
 }
 
 Case parse_case(const std::string& text, const std::string& source) {
@@ -124,6 +134,8 @@ Case parse_case(const std::string& text, const std::string& source) {
   c.seed = static_cast<uint64_t>(number("seed"));
   c.batch = {number("slots"), number("slot_tokens")};
   c.config = text.substr(config + 12, config_end - config - 12);
+  if (const size_t at = text.find("\nlora = "); at != std::string::npos)
+    c.lora = parse_lora(text.substr(at + 8, text.find('\n', at + 1) - at - 8));
   c.plan = parse_plan(text.substr(plan + 9), source);
   return c;
 }
@@ -197,8 +209,7 @@ LowerOptions harness_options() {
 }
 
 Truth make_truth(const Case& c) {
-  return make_truth(with_dtype(build_model(c.config, c.batch, Head::loss), Dtype::f64),
-                    c.plan.microbatches, c.seed);
+  return make_truth(with_dtype(case_model(c), Dtype::f64), c.plan.microbatches, c.seed);
 }
 
 Truth make_truth(Model model, int64_t microbatches, uint64_t seed) {
@@ -375,7 +386,7 @@ CaseResult run_f32(const Case& c) {
 
 CaseResult run_case(const Case& c, Dtype dtype) {
   try {
-    const Model model = build_model(c.config, c.batch, Head::loss);
+    const Model model = case_model(c);
     try {
       lower(model, c.plan, harness_options());
     } catch (const Error& e) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 
 #include "plait/model/families.h"
 #include "plait/program/lower.h"
@@ -12,7 +13,8 @@ namespace plait {
 
 struct Case {
   uint64_t seed = 0;
-  std::string config;  // config.json of the model
+  std::string config;              // config.json of the model
+  std::optional<LoraConfig> lora;  // low-rank adapters on it
   BatchShape batch;
   Plan plan;
 };
@@ -21,6 +23,7 @@ struct Case {
 inline constexpr double kHarnessRate = 0.05;
 
 Case random_case(uint64_t seed);
+Model case_model(const Case& c);  // with its adapters, in f32
 std::string print_case(const Case& c);
 Case parse_case(const std::string& text, const std::string& source);
 

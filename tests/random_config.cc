@@ -168,4 +168,42 @@ std::string random_config(Draw& d, int64_t tokens, ConfigSizes& sizes) {
   return config.dump();
 }
 
+LoraConfig random_lora(Draw& d, const std::string& config) {
+  const json c = json::parse(config);
+  const bool is_gpt2 = c["model_type"] == "gpt2";
+  LoraConfig lora;
+  lora.rank = d.between(1, 5);
+  lora.alpha = d.pick<double>({1, 8, 3});
+  lora.rslora = d.chance(30);
+  for (const char* name :
+       is_gpt2 ? std::vector<const char*>{"c_attn", "attn.c_proj", "c_fc", "mlp.c_proj"}
+               : std::vector<const char*>{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj",
+                                          "up_proj", "down_proj"})
+    if (d.chance(50)) lora.targets.emplace_back(name);
+  if (lora.targets.empty()) lora.targets = {"all-linear"};
+  const bool tied = c.value("tie_word_embeddings", is_gpt2);
+  if (!tied && d.chance(30)) lora.modules_to_save = {"lm_head"};
+  return lora;
+}
+
+std::string print_lora(const LoraConfig& lora) {
+  return json{{"r", lora.rank},
+              {"alpha", lora.alpha},
+              {"rslora", lora.rslora},
+              {"targets", lora.targets},
+              {"save", lora.modules_to_save}}
+      .dump();
+}
+
+LoraConfig parse_lora(const std::string& text) {
+  const json j = json::parse(text);
+  LoraConfig lora;
+  lora.rank = j.at("r");
+  lora.alpha = j.at("alpha");
+  lora.rslora = j.at("rslora");
+  lora.targets = j.at("targets").get<std::vector<std::string>>();
+  lora.modules_to_save = j.at("save").get<std::vector<std::string>>();
+  return lora;
+}
+
 }  // namespace plait

@@ -34,7 +34,7 @@ std::vector<std::function<void(Case&)>> config_changes(const Case& failing) {
 
 bool has_model(const Case& c) {
   try {
-    build_model(c.config, c.batch, Head::loss);
+    case_model(c);
     return true;
   } catch (const Error&) {
     return false;
@@ -54,6 +54,11 @@ Case shrink(Case failing, Dtype dtype) {
         [](Case& c) { c.plan.microbatches = std::max<int64_t>(1, c.plan.microbatches - 1); },
         [](Case& c) { c.batch.slots = std::max<int64_t>(1, c.batch.slots - 1); },
         [](Case& c) { c.plan.blocks.clear(); },
+        [](Case& c) { c.lora.reset(); },
+        [](Case& c) {
+          if (c.lora && c.lora->targets.size() > 1) c.lora->targets.pop_back();
+        },
+        [](Case& c) { c.plan.recompute = Recompute::none; },
         [](Case& c) {
           if (!c.plan.place.empty()) c.plan.place.pop_back();
         },
