@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plait/cli/commands.h"
+#include "plait/cli/common.h"
 #include "plait/cli/open_data.h"
 #include "plait/model/adapter.h"
 #include "plait/model/folder.h"
@@ -76,7 +77,7 @@ void run_eval(EvalOptions o) {
   if (data->paired()) fail("preference pairs have no perplexity; give text or conversations");
   HostTensors parameters = load_parameters(base, o.model);
   if (!o.adapter.empty()) {
-    model = with_lora(std::move(model), read_adapter_config(o.adapter));
+    model = with_lora(std::move(model), load_adapter_config(o.adapter));
     for (auto& [name, t] : load_adapter(model, o.adapter)) parameters[name] = std::move(t);
   }
   const Plan plan = o.plan.empty() ? one_rank_plan(1) : load_plan(o.plan);

@@ -19,7 +19,7 @@ struct MergeOptions {
 void run_merge(const MergeOptions& o) {
   check_can_save(o.out);
   const Model base = load_model(o.model, {1, 1}, Head::logits);
-  const Model model = with_lora(base, read_adapter_config(o.adapter));
+  const Model model = with_lora(base, load_adapter_config(o.adapter));
   FileReport as_read;
   HostTensors parameters = load_parameters(base, o.model, &as_read);
   for (auto& [name, t] : load_adapter(model, o.adapter)) parameters[name] = std::move(t);

@@ -6,12 +6,14 @@
 #include <memory>
 
 #include "plait/cli/commands.h"
+#include "plait/cli/export.h"
 #include "plait/cli/train_options.h"
 #include "plait/exec/measure.h"
 #include "plait/infer/generate.h"
 #include "plait/io/files.h"
 #include "plait/model/adapter.h"
 #include "plait/model/folder.h"
+#include "plait/model/preference.h"
 #include "plait/report/explain.h"
 #include "plait/report/explain_data.h"
 #include "plait/report/progress.h"
@@ -66,7 +68,9 @@ class TrainCommand {
 // ---- what is asked for ----------------------------------------------------------------------
 
 void TrainCommand::check_paths() {
-  if (!o_.out.empty()) check_can_save(o_.out);
+  const bool adapter = (o_.lora.rank > 0 || !o_.adapter.empty()) && !o_.merge;
+  if (!o_.out.empty() && adapter) check_adapter_target(o_.out);
+  if (!o_.out.empty() && !adapter) check_can_save(o_.out);
   if (!o_.init.empty() && !is_folder(o_.init))
     fail("--init '{}': {}; needs a folder with config.json and parameters", o_.init,
          file_exists(o_.init) ? "a file" : "nothing is there");
@@ -91,7 +95,8 @@ Model TrainCommand::open_head(Head head, BatchShape shape) const {
 
 Plan TrainCommand::open_plan() const {
   Plan plan = o_.plan.empty() ? one_rank_plan(o_.microbatches) : load_plan(o_.plan);
-  if (!o_.recompute.empty()) plan.recompute = parse_recompute(o_.recompute);
+  for (const Recompute how : {Recompute::none, Recompute::full, Recompute::selective})
+    if (o_.recompute == to_string(how)) plan.recompute = how;
   return plan;
 }
 
@@ -106,10 +111,10 @@ void TrainCommand::open_model_and_data() {
     lora_ = o_.lora;
     lora_->base_model = o_.init.empty() ? o_.model : o_.init;
   } else if (!o_.adapter.empty()) {
-    lora_ = read_adapter_config(o_.adapter);
+    lora_ = load_adapter_config(o_.adapter);
   }
   model_ = lora_ ? with_lora(base_, *lora_) : base_;
-  if (data_->paired()) model_ = with_preference(std::move(model_), o_.beta, o_.label_smoothing);
+  if (data_->paired()) model_ = with_preference(std::move(model_), o_.preference);
 }
 
 void TrainCommand::set_steps() {
@@ -187,8 +192,7 @@ void TrainCommand::describe() {
   fmt::print("  tokenizer: {}\n{}", text_.from, explain_data(data_->report()));
   if (!o_.dry_run) return;
   const BatchLayout layout = batch_layout(model_, plan_.microbatches);
-  fmt::print("{}{}", explain_memory(compiled_->lowered.programs, compiled_->report),
-             explain_ranks(compiled_->report));
+  fmt::print("{}{}", explain_states(compiled_->lowered.programs), explain_ranks(compiled_->report));
   fmt::print(
       "{}",
       paragraph(
@@ -235,7 +239,8 @@ void TrainCommand::start() {
     // Adapters begin as no change, so the starting model is the reference with them as well.
     Model frozen = open_head(Head::token_loss, {o_.slots, o_.slot_tokens});
     if (lora_) frozen = with_lora(std::move(frozen), *lora_);
-    reference = std::make_unique<PreferenceReference>(frozen, plan_, parameters);
+    reference =
+        std::make_unique<PreferenceReference>(frozen, plan_, parameters, o_.preference.beta);
   }
   trainer_ = std::make_unique<Trainer>(model_, plan_, *data_, o_.config, std::move(reference));
   trainer_->set_parameters(parameters);
@@ -243,7 +248,7 @@ void TrainCommand::start() {
                              {"config", base_.config_json},
                              {"text", base_.config_json.empty() ? print_model(base_) : ""},
                              {"tokenizer", text_.from},
-                             {"adapter", lora_ ? adapter_config(*lora_, base_) : nullptr}});
+                             {"adapter", lora_ ? lora_facts(*lora_) : nullptr}});
   resume();
 }
 

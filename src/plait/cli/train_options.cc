@@ -67,6 +67,8 @@ void add_optimizer(CLI::App& command, TrainOptions& o) {
   for (const auto& [name, help] : settings) {
     std::string flag = name;
     std::replace(flag.begin(), flag.end(), '_', '-');
+    // Muon's steps are no training steps.
+    if (command.get_option_no_throw("--" + flag) != nullptr) flag = "optimizer-" + flag;
     command
         .add_option_function<double>(
             "--" + flag, [&o, name = name](double value) { o.settings.emplace_back(name, value); },
@@ -97,11 +99,17 @@ void add_adapters(CLI::App& command, TrainOptions& o) {
       ->group(group);
   command.add_flag("--merge", o.merge, "save the model with the adapter added into its weights")
       ->group(group);
-  command.add_option("--beta", o.beta, "of direct preference optimization")
+  command.add_option("--beta", o.preference.beta, "of direct preference optimization")
       ->check(number_in(1e-6, 1e3))
       ->capture_default_str()
       ->group(group);
-  command.add_option("--label-smoothing", o.label_smoothing, "share of pairs taken to be swapped")
+  command.add_option("--preference-loss", o.preference.variant, "of preference pairs")
+      ->check(CLI::IsMember({"sigmoid", "hinge", "ipo"}))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--label-smoothing", o.preference.label_smoothing,
+                  "share of pairs taken to be swapped")
       ->check(number_in(0, 0.5))
       ->capture_default_str()
       ->group(group);

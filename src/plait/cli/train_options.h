@@ -4,6 +4,7 @@
 #include "plait/cli/common.h"
 #include "plait/cli/open_data.h"
 #include "plait/model/lora.h"
+#include "plait/model/preference.h"
 #include "plait/train/trainer.h"
 
 namespace plait {
@@ -24,7 +25,8 @@ struct TrainOptions : CommonOptions {
   std::string recompute;                                 // empty: as the plan says
   std::vector<std::pair<std::string, double>> settings;  // of the optimizer, as given
   LoraConfig lora;                                       // rank 0: none
-  double beta = 0.1, label_smoothing = 0;                // of preference pairs
+  TrainOptions() { lora.rank = 0; }
+  PreferenceOptions preference;
   std::string init, adapter, out;
   bool from_scratch = false, merge = false, resume = false, dry_run = false, json = false;
 };

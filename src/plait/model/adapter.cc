@@ -304,19 +304,25 @@ HostTensor put_together(const Model& model, const std::string& name, const FileT
   return whole;
 }
 
-void write_adapter(const Model& model, const HostTensors& parameters, const std::string& folder) {
-  HostTensors whole;
-  for (const auto& [name, tensor] : file_layout(model))
-    whole[name] = put_together(model, name, tensor, parameters);
-  std::vector<std::pair<std::string, const HostTensor*>> tensors;
-  for (const auto& [name, tensor] : whole) tensors.emplace_back(name, &tensor);
-  const fs::path target = fs::weakly_canonical(folder);
+fs::path adapter_target(const std::string& folder) {
+  fs::path target = fs::weakly_canonical(fs::absolute(folder));
+  if (!target.has_filename()) target = target.parent_path();
   if (!fs::is_directory(target.parent_path()))
     fail("cannot save to '{}': there is no folder '{}'", folder, target.parent_path().string());
   if (fs::exists(target)) {
     if (!fs::is_directory(target)) fail("cannot save to '{}': it is no folder", folder);
     check_updatable(target.string());
   }
+  return target;
+}
+
+void write_adapter(const Model& model, const HostTensors& parameters, const std::string& folder) {
+  HostTensors whole;
+  for (const auto& [name, tensor] : file_layout(model))
+    whole[name] = put_together(model, name, tensor, parameters);
+  std::vector<std::pair<std::string, const HostTensor*>> tensors;
+  for (const auto& [name, tensor] : whole) tensors.emplace_back(name, &tensor);
+  const fs::path target = adapter_target(folder);
   const fs::path fresh = path_beside(target.string());
   std::error_code error;
   if (!fs::create_directory(fresh, error))
@@ -360,6 +366,14 @@ HostTensors load_adapter(const Model& model, const std::string& folder) {
     }
   }
   return result;
+}
+
+void check_adapter_target(const std::string& folder) {
+  try {
+    adapter_target(folder);
+  } catch (const fs::filesystem_error& e) {
+    fail("cannot save to '{}': {}", folder, e.code().message());
+  }
 }
 
 void save_adapter(const Model& model, const HostTensors& parameters, const std::string& folder) {

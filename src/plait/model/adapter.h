@@ -27,6 +27,9 @@ LoraConfig parse_adapter_config(std::string_view json, const std::string& source
 // The parameters of `model` (with_lora) that the folder holds: A, B and the modules to save.
 HostTensors load_adapter(const Model& model, const std::string& folder);
 
+// Throws Error, now and not after hours of training, when save_adapter would refuse the folder.
+void check_adapter_target(const std::string& folder);
+
 // Writes both files into a new folder beside the target, syncs, and puts it in the target's place:
 // the old adapter or the new one is there at every moment. Other files of the folder are kept.
 // `parameters` may hold the base model's too; they are not written.

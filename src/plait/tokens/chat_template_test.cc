@@ -47,7 +47,9 @@ void hold(const std::string& text, const TemplateInputs& inputs, const Json& exp
   EXPECT_EQ(chat.text, expected["text"].get<std::string>());
   Json spans = Json::array();
   for (const auto& [begin, end] : chat.generated) spans.push_back({begin, end});
-  if (ChatTemplate::parse(text, "t").marks_generation()) EXPECT_EQ(spans, expected["spans"]);
+  if (ChatTemplate::parse(text, "t").marks_generation()) {
+    EXPECT_EQ(spans, expected["spans"]);
+  }
 }
 
 TemplateInputs inputs_of(const Json& messages) {

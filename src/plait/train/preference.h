@@ -1,7 +1,8 @@
 // What learning from preferences (DPO) adds to a training step: the losses that the starting
-// model gives to every token, and the scaling of the pairs' loss to a mean.
+// model gives to every token, and the scaling of the pairs' loss to a mean (model/preference.h has
+// the tensors).
 //
-//   PreferenceReference reference(token_loss_model, plan, starting_parameters);
+//   PreferenceReference reference(token_loss_model, plan, starting_parameters, options.beta);
 //   int64_t pairs = reference.prepare(batch);   // then session.step(batch)
 //   PreferenceMetrics m = reference.metrics(session, pairs);
 #pragma once
@@ -22,18 +23,17 @@ class PreferenceReference {
  public:
   // `model` has the result "token_loss" over the same parameters as the model that is trained.
   // It runs under the same plan, one micro-batch at a time.
-  PreferenceReference(const Model& model, const Plan& plan, const HostTensors& parameters);
+  PreferenceReference(const Model& model, const Plan& plan, const HostTensors& parameters,
+                      double beta);
 
-  // Adds "reference" to every micro-batch. Returns the number of pairs in the batch.
+  // Adds "reference" and "pair_weight" to every micro-batch. Returns the number of pairs.
   int64_t prepare(Batch& batch);
   PreferenceMetrics metrics(const Session& session, int64_t pairs) const;
 
  private:
   int64_t slot_tokens_;
+  double beta_;
   Session session_;
 };
-
-// beta and label_smoothing of the model's preference loss. Throws Error when it has none.
-Model with_preference(Model model, double beta, double label_smoothing);
 
 }  // namespace plait

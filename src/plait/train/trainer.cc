@@ -209,14 +209,10 @@ std::optional<std::pair<int64_t, double>> Trainer::measure_small(const Batch& ba
 void Trainer::diagnose(const Batch& batch, const StepReport& r) {
   const std::string what = fmt::format("step {}: the loss is {} and the gradient norm {}", r.step,
                                        r.loss, r.gradient_norm);
-  SessionOptions options;
-  options.check_finite = true;
-  Session checked(session_.programs(), options);
-  for (const std::string& prefix : saved_prefixes())
-    checked.set_states(prefix, session_.gather(prefix));
   std::string first = "no single result is infinite";
   try {
-    checked.step(batch);
+    session_.watch({.finite = true, .replicas = true});
+    session_.step(batch);
   } catch (const Error& e) {
     first = e.what();
   }
