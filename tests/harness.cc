@@ -197,14 +197,34 @@ LowerOptions harness_options() {
 }
 
 Truth make_truth(const Case& c) {
+  return make_truth(with_dtype(build_model(c.config, c.batch, Head::loss), Dtype::f64),
+                    c.plan.microbatches, c.seed);
+}
+
+Truth make_truth(Model model, int64_t microbatches, uint64_t seed) {
   Truth t;
-  t.model = with_dtype(build_model(c.config, c.batch, Head::loss), Dtype::f64);
-  t.parameters = random_parameters(t.model, c.seed);
-  t.batch = random_batch(t.model, c.plan.microbatches, c.seed);
+  t.model = std::move(model);
+  t.parameters = random_parameters(t.model, seed);
+  t.batch = random_batch(t.model, microbatches, seed);
   t.reference = reference_step(t.model, t.parameters, t.batch);
   t.after = t.parameters;
   reference_sgd(t.after, t.reference.gradients, kHarnessRate);
   return t;
+}
+
+std::string counted_as_predicted(const Session& session) {
+  std::string text;
+  for (size_t r = 0; r < session.counters().size(); ++r) {
+    const RankCounters& counted = session.counters()[r];
+    const RankReport& predicted = session.report().ranks[r];
+    if (counted.sent_bytes != predicted.sent_bytes)
+      text += fmt::format("rank {} sent {} bytes, predicted {}\n", r, counted.sent_bytes,
+                          predicted.sent_bytes);
+    if (counted.peak_live_bytes != predicted.peak_live_bytes)
+      text += fmt::format("rank {} peaked at {} bytes, predicted {}\n", r, counted.peak_live_bytes,
+                          predicted.peak_live_bytes);
+  }
+  return text;
 }
 
 namespace {
@@ -232,21 +252,12 @@ std::string differences(const Session& session, const Truth& truth, double* wors
     hold("parameter " + name, distance(after.at(name), truth.after.at(name)),
          norm(truth.after.at(name)));
   }
-  return text;
-}
-
-std::string counted_as_predicted(const Session& session) {
-  std::string text;
-  for (size_t r = 0; r < session.counters().size(); ++r) {
-    const RankCounters& counted = session.counters()[r];
-    const RankReport& predicted = session.report().ranks[r];
-    if (counted.sent_bytes != predicted.sent_bytes)
-      text += fmt::format("rank {} sent {} bytes, predicted {}\n", r, counted.sent_bytes,
-                          predicted.sent_bytes);
-    if (counted.peak_live_bytes != predicted.peak_live_bytes)
-      text += fmt::format("rank {} peaked at {} bytes, predicted {}\n", r, counted.peak_live_bytes,
-                          predicted.peak_live_bytes);
-  }
+  if (gradients.size() != truth.reference.gradients.size())
+    text += fmt::format("{} gradients, expected {}\n", gradients.size(),
+                        truth.reference.gradients.size());
+  for (const auto& [name, expected] : truth.after)  // frozen ones stay, bit for bit
+    if (!truth.reference.gradients.contains(name) && !(after.at(name) == expected))
+      text += fmt::format("parameter {} is frozen, and has changed\n", name);
   return text;
 }
 

@@ -53,6 +53,10 @@ struct Truth {
   HostTensors after;
 };
 Truth make_truth(const Case& c);
+// Of any model (f64): after with_lora, with frozen parameters, ...
+Truth make_truth(Model model, int64_t microbatches, uint64_t seed);
+// Counted bytes and peaks against the prediction, of the last step: empty if they agree.
+std::string counted_as_predicted(const Session& session);
 std::string compare_step(const Programs& programs, const Truth& truth,
                          const SessionOptions& options, double* worst = nullptr);
 LowerOptions harness_options();

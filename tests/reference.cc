@@ -110,6 +110,7 @@ ReferenceStep reference_step(const Model& model, const HostTensors& parameters,
   ReferenceStep result;
   HostTensors absolute_sums;
   for (const Param& p : model.params) {
+    if (p.frozen) continue;
     result.gradients[p.name] = zeros(p.type);
     absolute_sums[p.name] = zeros(p.type);
   }
@@ -144,7 +145,7 @@ ReferenceStep reference_step(const Model& model, const HostTensors& parameters,
       for (size_t i = 0; i < use.inputs.size(); ++i)
         if (g.d_inputs[i] != kNone) d_values[use.inputs[i]] = inside[u].at(g.d_inputs[i]);
       for (size_t i = 0; i < use.params.size(); ++i) {
-        if (g.d_params[i] == kNone) continue;
+        if (g.d_params[i] == kNone || model.params[use.params[i]].frozen) continue;
         const std::string& name = model.params[use.params[i]].name;
         add_to(result.gradients[name], inside[u].at(g.d_params[i]));
         add_to(absolute_sums[name], absolute(g, g.d_params[i], inside[u]));
@@ -160,6 +161,7 @@ ReferenceStep reference_step(const Model& model, const HostTensors& parameters,
 
 void reference_sgd(HostTensors& parameters, const HostTensors& gradients, double rate) {
   for (auto& entry : parameters) {
+    if (!gradients.contains(entry.first)) continue;  // frozen
     HostTensor& p = entry.second;
     const HostTensor& g = gradients.at(entry.first);
     dispatch_float(p.dtype, [&]<class T>() {

@@ -18,7 +18,7 @@ struct ReferenceStep {
 
 ReferenceStep reference_step(const Model& model, const HostTensors& parameters, const Batch& batch);
 
-// p -= rate * g, for all parameters: plain SGD.
+// p -= rate * g, for all parameters that have a gradient: plain SGD.
 void reference_sgd(HostTensors& parameters, const HostTensors& gradients, double rate);
 
 // A parameter's part of its tensor in Hugging Face's files: some tensors are transposed, or hold

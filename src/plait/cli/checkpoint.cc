@@ -1,4 +1,4 @@
-// plait checkpoint inspect FOLDER.
+// plait checkpoint inspect FOLDER, plait checkpoint export FOLDER OUT.
 #include "plait/io/checkpoint.h"
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 
 #include "plait/cli/commands.h"
 #include "plait/cli/common.h"
+#include "plait/cli/export.h"
 #include "plait/io/files.h"
 #include "plait/report/table.h"
 
@@ -17,6 +18,11 @@ struct InspectOptions {
   std::string folder;
   int64_t step = -1;  // all
   bool json = false, verify = false;
+};
+
+struct ExportOptions {
+  std::string folder, out;
+  int64_t step = -1;
 };
 
 std::string sized(int64_t bytes) {
@@ -56,7 +62,9 @@ void print_one(const CheckpointInfo& c, bool verified) {
   Table files({"file", "bytes", "XXH3-128"});
   for (const ManifestFile& f : c.manifest.files) files.row({f.name, grouped(f.bytes), f.checksum});
   fmt::print("{}", files.text());
-  fmt::print("{}", paragraph("trainer: " + c.manifest.trainer.dump(), "  "));
+  nlohmann::ordered_json trainer = c.manifest.trainer;
+  if (trainer.is_object()) trainer.erase("description");  // config.json whole; --json has it
+  fmt::print("{}", paragraph("trainer: " + trainer.dump(), "  "));
   if (verified) fmt::print("  all checksums are right\n");
 }
 
@@ -127,6 +135,13 @@ void add_checkpoint(CLI::App& app) {
   command->add_flag("--verify", o->verify,
                     "read every byte and check the checksums; exit code 1 for a damaged one");
   command->callback([o] { run_inspect(*o); });
+  CLI::App* to = group->add_subcommand("export", "make a model's or an adapter's folder of one");
+  auto e = std::make_shared<ExportOptions>();
+  to->add_option("FOLDER", e->folder, "the folder of checkpoints")->check(a_path())->required();
+  to->add_option("OUT", e->out, "folder to save in")->check(a_path())->required();
+  to->add_option("--step", e->step, "left out: the last one that is whole")
+      ->check(whole_number(0, INT64_MAX));
+  to->callback([e] { export_checkpoint(e->folder, e->step, e->out); });
 }
 
 }  // namespace plait

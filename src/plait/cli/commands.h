@@ -11,6 +11,8 @@ void add_verify(CLI::App& app);
 void add_explain(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_train(CLI::App& app);
+void add_eval(CLI::App& app);
+void add_merge(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_checkpoint(CLI::App& app);
 void add_data(CLI::App& app);

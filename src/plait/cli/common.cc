@@ -43,9 +43,13 @@ void add_batch_options(CLI::App& command, CommonOptions& o) {
       ->check(CLI::IsMember({"f32", "f64"}));
 }
 
-void add_world_options(CLI::App& command, CommonOptions& o) {
+void add_ranks_option(CLI::App& command, CommonOptions& o) {
   command.add_option("--ranks", o.ranks, "size of the world; a plan for another size is refused")
       ->check(whole_number(1, 1 << 20));
+}
+
+void add_world_options(CLI::App& command, CommonOptions& o) {
+  add_ranks_option(command, o);
   command.add_option("--optimizer", o.optimizer, "how parameters are updated")
       ->check(CLI::IsMember(optimizer_names()))
       ->capture_default_str();

@@ -26,6 +26,7 @@ inline constexpr int64_t kMaxSlots = 1 << 20, kMaxCount = 1 << 30;  // slots, th
 
 void add_model_option(CLI::App& command, CommonOptions& options);
 void add_batch_options(CLI::App& command, CommonOptions& options);  // slots, dtype
+void add_ranks_option(CLI::App& command, CommonOptions& options);
 void add_world_options(CLI::App& command, CommonOptions& options);  // ranks, optimizer
 
 Model open_model(const CommonOptions& options, Head head);

@@ -283,8 +283,8 @@ void add_demo(CLI::App& app) {
       app.add_subcommand("demo", "train a small model on 8 ranks, and check it all");
   auto o = std::make_shared<DemoOptions>();
   o->config.steps = kSteps;
-  o->config.learning_rate = 2e-3;
-  o->config.warmup_steps = 50;
+  o->config.rate.peak = 2e-3;
+  o->config.rate.warmup_steps = 50;
   o->config.eval_batches = 32;
   command->add_option("--steps", o->config.steps, "optimizer steps")
       ->check(whole_number(1, kMaxCount))
@@ -294,7 +294,7 @@ void add_demo(CLI::App& app) {
   command->add_option("--out", o->out, "folder for the trained model")
       ->check(a_path())
       ->capture_default_str();
-  command->add_option("--learning-rate", o->config.learning_rate, "the largest one")
+  command->add_option("--learning-rate", o->config.rate.peak, "the largest one")
       ->capture_default_str();
   command->callback([o] { Demo(*o).run(); });
 }

@@ -1,9 +1,11 @@
 // plait: the command line. Errors are caught here and nowhere else: exit code 1 for what went
 // wrong, 2 for usage.
+#include <algorithm>
 #include <cstdio>
 
 #include "plait/cli/commands.h"
 #include "plait/cli/common.h"
+#include "plait/cli/run_file.h"
 
 namespace {
 
@@ -18,11 +20,20 @@ int run(int argc, char** argv) {
   plait::add_explain(app);
   plait::add_tokenize(app);
   plait::add_train(app);
+  plait::add_eval(app);
   plait::add_generate(app);
+  plait::add_merge(app);
   plait::add_data(app);
   plait::add_checkpoint(app);
+  std::vector<std::string> args(argv + 1, argv + argc);
+  if (!args.empty() && args[0] == "train") {
+    args.erase(args.begin());
+    args = plait::expand_run_file(*app.get_subcommand("train"), std::move(args));
+    args.insert(args.begin(), "train");
+  }
+  std::reverse(args.begin(), args.end());  // as parse() wants them
   try {
-    app.parse(argc, argv);
+    app.parse(std::move(args));
   } catch (const CLI::RuntimeError& e) {  // a command that has said itself what was wrong
     return e.get_exit_code();
   } catch (const CLI::ParseError& e) {

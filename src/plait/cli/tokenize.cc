@@ -1,4 +1,5 @@
 // plait tokenize TOKENIZER: text to ids and back.
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
@@ -8,6 +9,7 @@
 #include "plait/base/error.h"
 #include "plait/cli/commands.h"
 #include "plait/io/files.h"
+#include "plait/io/json.h"
 #include "plait/tokens/tokenizer.h"
 
 namespace plait {
@@ -16,7 +18,7 @@ namespace {
 
 struct TokenizeOptions {
   std::string tokenizer, text, file;
-  bool ids = false, json = false, decode = false;
+  bool ids = false, json = false, json_lines = false, decode = false;
   bool no_special = false, plain = false, skip_special = false;
 };
 
@@ -81,9 +83,38 @@ nlohmann::ordered_json about(const Tokenizer& t) {
   return j;
 }
 
+// One JSON value a line: strings become arrays of ids; with --decode, the other way round.
+void run_json_lines(const Tokenizer& tokenizer, std::string_view text, const TokenizeOptions& o,
+                    const EncodeOptions& encode) {
+  size_t number = 0;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string where = fmt::format("line {}", ++number);
+    if (line.empty()) continue;
+    const nlohmann::json value = parse_json(line, where, 4, 4);
+    try {
+      if (o.decode && value.is_array())
+        fmt::print("{}\n", nlohmann::json(
+                               tokenizer.decode(value.get<std::vector<int32_t>>(), o.skip_special))
+                               .dump());
+      else if (!o.decode && value.is_string())
+        fmt::print("{}\n",
+                   nlohmann::json(tokenizer.encode(value.get<std::string>(), encode)).dump());
+      else
+        fail("expected {}", o.decode ? "an array of ids" : "a string");
+    } catch (const std::exception& e) {
+      fail("{}: {}", where, e.what());
+    }
+  }
+}
+
 void run(const CLI::App& command, const TokenizeOptions& o) {
   const auto tokenizer = o.tokenizer == "bytes" ? byte_tokenizer() : load_tokenizer(o.tokenizer);
   const std::string text = input(command, o);
+  const EncodeOptions encode{.add_special = !o.no_special, .parse_special = !o.plain};
+  if (o.json_lines) return run_json_lines(*tokenizer, text, o, encode);
   if (o.decode) {
     const std::string result = tokenizer->decode(parse_ids(text), o.skip_special);
     if (o.json)
@@ -93,8 +124,7 @@ void run(const CLI::App& command, const TokenizeOptions& o) {
       fmt::print("{}", result);
     return;
   }
-  const std::vector<int32_t> ids =
-      tokenizer->encode(text, {.add_special = !o.no_special, .parse_special = !o.plain});
+  const std::vector<int32_t> ids = tokenizer->encode(text, encode);
   if (o.json) {
     nlohmann::ordered_json j = about(*tokenizer);
     j["ids"] = ids;
@@ -121,6 +151,10 @@ void add_tokenize(CLI::App& app) {
   command->add_flag("--decode", o->decode, "the input is ids: print their text");
   auto* ids = command->add_flag("--ids", o->ids, "print ids alone, on one line");
   command->add_flag("--json", o->json, "print JSON: the ids, and what the tokenizer is")
+      ->excludes(ids);
+  command
+      ->add_flag("--json-lines", o->json_lines,
+                 "the input holds one JSON string a line; print one JSON array of ids for each")
       ->excludes(ids);
   command->add_flag("--no-special", o->no_special, "add no bos and eos");
   command->add_flag("--plain", o->plain, "special tokens in the text are text");

@@ -1,107 +1,353 @@
-// plait train MODEL --data FILE.
+// plait train MODEL --data PATH, or plait train RUN.toml.
+#include <cmath>
+#include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include "plait/cli/commands.h"
-#include "plait/cli/common.h"
+#include "plait/cli/export.h"
+#include "plait/cli/train_options.h"
+#include "plait/exec/measure.h"
+#include "plait/infer/generate.h"
 #include "plait/io/files.h"
+#include "plait/model/adapter.h"
+#include "plait/model/folder.h"
+#include "plait/model/preference.h"
 #include "plait/report/explain.h"
+#include "plait/report/explain_data.h"
 #include "plait/report/progress.h"
 #include "plait/report/table.h"
-#include "plait/tokens/tokenizer.h"
+#include "plait/train/stop.h"
 
 namespace plait {
 
 namespace {
 
-struct TrainOptions : CommonOptions {
-  std::string data, out, init;
-  int64_t microbatches = 1;  // without a plan
-  TrainConfig config;
+constexpr double kEstimateSeconds = 3;
+
+class TrainCommand {
+ public:
+  explicit TrainCommand(TrainOptions options) : o_(std::move(options)) {}
+  int run();
+
+ private:
+  void check_paths();
+  void open();
+  void open_model_and_data();
+  Model open_head(Head head, BatchShape shape) const;
+  Plan open_plan() const;
+  void set_steps();
+  HostTensors starting_parameters();
+  void describe();
+  nlohmann::ordered_json facts() const;
+  void start();
+  bool resume();
+  void step_done(const StepReport& r, Progress& progress);
+  void sample(int64_t step);
+  void finish(Ending ending);
+  void save();
+
+  TrainOptions o_;
+  std::optional<LoraConfig> lora_;
+  Model base_, model_;  // without and with the adapter
+  Text text_;
+  std::unique_ptr<Data> data_;
+  Plan plan_;
+  LowerOptions lowering_;
+  std::optional<Compiled> compiled_;
+  std::optional<StepEstimate> estimate_;
+  FileReport as_read_;
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<Generator> generator_;
+  std::optional<double> validation_;
+  double measured_seconds_ = 0;
+  int64_t measured_steps_ = 0;
 };
 
-void run_train(TrainOptions o) {
-  if (!o.out.empty()) check_can_save(o.out);
-  if (!o.init.empty() && !is_folder(o.init))
-    fail("--init '{}': {}; needs a folder with config.json and model.safetensors", o.init,
-         file_exists(o.init) ? "a file" : "nothing is there");
-  const Model model = open_model(o, Head::loss);
-  DataConfig data_config;
-  data_config.train = {{o.data}};
-  data_config.slot_tokens = o.slot_tokens;
-  data_config.vocabulary = model.extent("V").size;
-  data_config.seed = o.config.seed;
-  const auto tokenizer = byte_tokenizer();
-  const auto data = Data::open(data_config, *tokenizer);
-  if (o.plan.empty() && o.ranks > 1)
+// ---- what is asked for ----------------------------------------------------------------------
+
+void TrainCommand::check_paths() {
+  const bool adapter = (o_.lora.rank > 0 || !o_.adapter.empty()) && !o_.merge;
+  if (!o_.out.empty() && adapter) check_adapter_target(o_.out);
+  if (!o_.out.empty() && !adapter) check_can_save(o_.out);
+  if (!o_.init.empty() && !is_folder(o_.init))
+    fail("--init '{}': {}; needs a folder with config.json and parameters", o_.init,
+         file_exists(o_.init) ? "a file" : "nothing is there");
+  if (o_.plan.empty() && o_.ranks > 1)
     fail("--ranks {} without a plan; without one a single rank trains, so give --plan FILE",
-         o.ranks);
-  const Plan plan = o.plan.empty() ? one_rank_plan(o.microbatches) : load_plan(o.plan);
-  const LowerOptions options = lower_options(o);
-  {
-    const Compiled c = compile(model, plan, o.ranks, options);
-    fmt::print("{}{}{}", explain_model(model), explain_mesh(model, plan, c.lowered),
-               explain_notes(notes(c.lowered.programs, c.report)));
+         o_.ranks);
+  if (o_.merge && o_.lora.rank == 0 && o_.adapter.empty())
+    fail("--merge: there is no adapter to merge; set --lora-rank or --adapter");
+  if (!o_.adapter.empty() && o_.lora.rank > 0)
+    fail("--adapter '{}' has a rank of its own; leave --lora-rank out", o_.adapter);
+  if (o_.config.checkpoint_every > 0 && o_.config.checkpoints.empty())
+    fail("--checkpoint-every {} needs --checkpoints FOLDER", o_.config.checkpoint_every);
+  if (o_.resume && o_.config.checkpoints.empty()) fail("--resume needs --checkpoints FOLDER");
+  if (o_.samples.every > 0 && o_.samples.prompts.empty())
+    fail("--sample-every {} needs a --sample-prompt", o_.samples.every);
+}
+
+Model TrainCommand::open_head(Head head, BatchShape shape) const {
+  Model m = load_model(o_.model, shape, head);
+  return o_.dtype.empty() ? m : with_dtype(std::move(m), parse_dtype(o_.dtype));
+}
+
+Plan TrainCommand::open_plan() const {
+  Plan plan = o_.plan.empty() ? one_rank_plan(o_.microbatches) : load_plan(o_.plan);
+  for (const Recompute how : {Recompute::none, Recompute::full, Recompute::selective})
+    if (o_.recompute == to_string(how)) plan.recompute = how;
+  return plan;
+}
+
+void TrainCommand::open_model_and_data() {
+  const BatchShape shape{o_.slots, o_.slot_tokens};
+  base_ = open_head(Head::loss, shape);
+  const int64_t vocabulary = base_.extent("V").size;
+  text_ = open_text(o_.data.tokenizer, o_.model, vocabulary);
+  data_ = open_data(o_.data, text_, o_.slot_tokens, vocabulary, o_.config.seed, stderr);
+  if (data_->paired()) base_ = open_head(Head::preference, shape);
+  if (o_.lora.rank > 0) {
+    lora_ = o_.lora;
+    lora_->base_model = o_.init.empty() ? o_.model : o_.init;
+  } else if (!o_.adapter.empty()) {
+    lora_ = load_adapter_config(o_.adapter);
   }
-  o.config.optimizer = options.optimizer;
-  const HostTensors initial =
-      o.init.empty() ? initial_parameters(model, o.config.seed) : load_parameters(model, o.init);
-  Trainer trainer(model, plan, *data, o.config);
-  trainer.set_parameters(initial);
+  model_ = lora_ ? with_lora(base_, *lora_) : base_;
+  if (data_->paired()) model_ = with_preference(std::move(model_), o_.preference);
+}
+
+void TrainCommand::set_steps() {
+  const BatchLayout layout = batch_layout(model_, plan_.microbatches);
+  o_.config.steps = o_.steps.value_or(100);
+  if (!o_.epochs) return;
+  int64_t slots = 0;
+  for (const SourceReport& s : data_->report().training) slots += s.slots;
+  o_.config.steps = (checked_mul(slots, *o_.epochs) + layout.samples() - 1) / layout.samples();
+}
+
+void TrainCommand::open() {
+  check_paths();
+  open_model_and_data();
+  plan_ = open_plan();
+  set_steps();
+  lowering_ = lower_options(o_);
+  for (const auto& [name, value] : o_.settings) set_setting(lowering_.optimizer, name, value);
+  o_.config.optimizer = lowering_.optimizer;
+  compiled_ = compile(model_, plan_, o_.ranks, lowering_);
+}
+
+// The folder's parameters, or drawn ones; adapters from their folder, or drawn.
+HostTensors TrainCommand::starting_parameters() {
+  HostTensors all = initial_parameters(model_, o_.config.seed);
+  const bool has_own = is_folder(o_.model) && !o_.from_scratch &&
+                       (file_exists(o_.model + "/model.safetensors") ||
+                        file_exists(o_.model + "/model.safetensors.index.json"));
+  const std::string folder = !o_.init.empty() ? o_.init : has_own ? o_.model : "";
+  if (folder.empty())
+    fmt::print("  parameters: drawn with seed {}\n", o_.config.seed);
+  else
+    fmt::print("  parameters: from '{}'\n", folder);
+  if (!folder.empty())
+    for (auto& [name, t] : load_parameters(base_, folder, &as_read_)) all[name] = std::move(t);
+  if (!o_.adapter.empty())
+    for (auto& [name, t] : load_adapter(model_, o_.adapter)) all[name] = std::move(t);
+  return all;
+}
+
+// ---- what it would do -----------------------------------------------------------------------
+
+nlohmann::ordered_json TrainCommand::facts() const {
+  const BatchLayout layout = batch_layout(model_, plan_.microbatches);
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (const RankReport& r : compiled_->report.ranks)
+    ranks.push_back({{"state_bytes", r.state_bytes},
+                     {"peak_bytes", r.peak_live_bytes},
+                     {"arena_bytes", r.arena_bytes},
+                     {"sent_bytes_a_step", r.sent_bytes}});
+  return {{"model", model_.name},
+          {"parameters", model_.parameter_count()},
+          {"trained_parameters", model_.trained_count()},
+          {"tokenizer", text_.from},
+          {"steps", o_.config.steps},
+          {"tokens_a_step", layout.tokens()},
+          {"tokens", checked_mul(layout.tokens(), o_.config.steps)},
+          {"plan", print_plan(plan_)},
+          {"optimizer", o_.config.optimizer.name},
+          {"ranks", ranks},
+          {"flops_a_step", estimate_->flops},
+          {"estimated_seconds_a_step", estimate_->seconds},
+          {"estimated_seconds", estimate_->seconds * static_cast<double>(o_.config.steps)},
+          {"digest", fmt::format("{:016x}", digest(compiled_->lowered.programs))}};
+}
+
+void TrainCommand::describe() {
+  if (o_.dry_run) estimate_ = measure_step(compiled_->lowered.programs, kEstimateSeconds);
+  if (o_.json) {
+    if (o_.dry_run) fmt::print("{}\n", facts().dump(2));
+    return;
+  }
+  fmt::print("{}{}{}", explain_model(model_), explain_mesh(model_, plan_, compiled_->lowered),
+             explain_notes(notes(compiled_->lowered.programs, compiled_->report)));
+  fmt::print("  tokenizer: {}\n{}", text_.from, explain_data(data_->report()));
+  if (!o_.dry_run) return;
+  const BatchLayout layout = batch_layout(model_, plan_.microbatches);
+  fmt::print("{}{}", explain_states(compiled_->lowered.programs), explain_ranks(compiled_->report));
+  fmt::print(
+      "{}",
+      paragraph(
+          fmt::format(
+              "{} of {} by {}: {} in all. A step is {:.3g} GFLOP and will take about {:.2g} s "
+              "here ({} kernel calls timed, {} by their FLOPs; no communication), the run "
+              "about {}.",
+              count_of(o_.config.steps, "step"), count_of(layout.tokens(), "token"),
+              o_.config.optimizer.name,
+              count_of(checked_mul(layout.tokens(), o_.config.steps), "token"),
+              static_cast<double>(estimate_->flops) / 1e9, estimate_->seconds, estimate_->timed,
+              estimate_->extrapolated,
+              duration_text(estimate_->seconds * static_cast<double>(o_.config.steps))),
+          "  "));
+  fmt::print("  nothing was trained: --dry-run\n");
+}
+
+// ---- the run --------------------------------------------------------------------------------
+
+// True: it goes on from a checkpoint.
+bool TrainCommand::resume() {
+  if (trainer_->store() == nullptr) return false;
+  std::vector<std::string> remarks = trainer_->store()->notes();
+  const std::optional<Checkpoint> last = trainer_->store()->load_latest(&remarks);
+  for (const std::string& remark : remarks) fmt::print("  note: {}\n", remark);
+  if (!last) {
+    if (o_.resume) fmt::print("  no checkpoint in '{}' yet: a new run\n", o_.config.checkpoints);
+    return false;
+  }
+  if (!o_.resume)
+    fail(
+        "'{}' holds a checkpoint of step {}; add --resume to go on from it, or name another "
+        "folder",
+        o_.config.checkpoints, last->step);
+  trainer_->resume(*last);
+  fmt::print("  resumed after step {} of {}\n", last->step, o_.config.steps);
+  return true;
+}
+
+void TrainCommand::start() {
+  const HostTensors parameters = starting_parameters();
+  std::unique_ptr<PreferenceReference> reference;
+  if (data_->paired()) {
+    // Adapters begin as no change, so the starting model is the reference with them as well.
+    Model frozen = open_head(Head::token_loss, {o_.slots, o_.slot_tokens});
+    if (lora_) frozen = with_lora(std::move(frozen), *lora_);
+    reference =
+        std::make_unique<PreferenceReference>(frozen, plan_, parameters, o_.preference.beta);
+  }
+  trainer_ = std::make_unique<Trainer>(model_, plan_, *data_, o_.config, std::move(reference));
+  trainer_->set_parameters(parameters);
+  trainer_->set_description({{"model", o_.model},
+                             {"config", base_.config_json},
+                             {"text", base_.config_json.empty() ? print_model(base_) : ""},
+                             {"tokenizer", text_.from},
+                             {"adapter", lora_ ? lora_facts(*lora_) : nullptr}});
+  resume();
+}
+
+void TrainCommand::sample(int64_t step) {
+  const BatchShape one{1, o_.slot_tokens};
+  if (generator_ == nullptr) {
+    Model m = open_head(Head::logits, one);
+    if (lora_) m = with_lora(std::move(m), *lora_);
+    generator_ = std::make_unique<Generator>(m, trainer_->parameters());
+  } else {
+    generator_->set_parameters(trainer_->parameters());
+  }
+  GenerateOptions g{o_.samples.tokens, o_.samples.temperature, o_.config.seed, {}};
+  if (text_.tokenizer->eos()) g.stop = {*text_.tokenizer->eos()};
+  for (const std::string& prompt : o_.samples.prompts) {
+    const std::vector<int32_t> ids = text_.tokenizer->encode(prompt);
+    const std::string more = text_.tokenizer->decode(generator_->generate(ids, g), true);
+    fmt::print("{}",
+               paragraph(fmt::format("step {}: {}|{}", step, prompt, printable(more)), "    "));
+    trainer_->log_text("sample: " + prompt, prompt + more);
+  }
+}
+
+void TrainCommand::step_done(const StepReport& r, Progress& progress) {
+  progress.step(r);
+  validation_ = r.validation_loss;
+  measured_seconds_ += r.seconds;
+  ++measured_steps_;
+  if (o_.samples.every > 0 && (r.step % o_.samples.every == 0 || r.step == r.steps)) sample(r.step);
+}
+
+void TrainCommand::save() {
+  SaveOptions options;
+  options.carry = !o_.init.empty() ? o_.init : is_folder(o_.model) ? o_.model : "";
+  options.as_read = as_read_.files.empty() ? nullptr : &as_read_;
+  const HostTensors trained = trainer_->parameters();
+  if (lora_ && !o_.merge)
+    save_adapter(model_, trained, o_.out);
+  else
+    save_model(base_, lora_ ? merge_lora(model_, trained) : trained, o_.out, options);
+  fmt::print("  saved {} in '{}'\n", lora_ && !o_.merge ? "the adapter" : "the model", o_.out);
+}
+
+void TrainCommand::finish(Ending ending) {
+  if (measured_steps_ > 0) {
+    check_counters(trainer_->session());
+    fmt::print("  {:.3g} s a step over {}\n",
+               measured_seconds_ / static_cast<double>(measured_steps_),
+               count_of(measured_steps_, "step"));
+  }
+  for (const auto& [step, spike] : trainer_->spikes())
+    fmt::print("  the loss stood out at step {}: {:.4f}, expected {:.4f}\n", step, spike.loss,
+               spike.expected);
+  if (ending == Ending::early)
+    fmt::print("  ended early at step {}: no better for {}\n", trainer_->done(),
+               count_of(o_.config.patience, "validation"));
+  const int64_t labels = data_->validation_labels(trainer_->layout(), trainer_->eval_batches());
+  if (labels > 0)
+    fmt::print("  validation loss {:.4f} nats per {} over {}\n",
+               validation_ ? *validation_ : trainer_->validation_loss(),
+               data_->paired()                      ? "pair"
+               : text_.tokenizer->kind() == "bytes" ? "byte"
+                                                    : "token",
+               grouped(labels));
+  if (!o_.out.empty()) save();
+}
+
+int TrainCommand::run() {
+  open();
+  describe();
+  if (o_.dry_run) return 0;
+  start();
+  StopSignal stop;
   Progress progress(stdout);
-  std::optional<double> validation;
-  trainer.run([&](const StepReport& r) {
-    progress.step(r);
-    validation = r.validation_loss;
-  });
-  check_counters(trainer.session());
-  fmt::print("  validation loss {:.4f} nats per byte on {} bytes\n",
-             validation ? *validation : trainer.validation_loss(),
-             grouped(data->validation_labels(trainer.layout(), trainer.eval_batches())));
-  if (o.out.empty()) return;
-  save_model(model, trainer.parameters(), o.out);
-  fmt::print("  saved in '{}'\n", o.out);
+  const Ending ending =
+      trainer_->run([&](const StepReport& r) { step_done(r, progress); }, stop.flag());
+  if (ending != Ending::stopped) {
+    finish(ending);
+    return 0;
+  }
+  fmt::print("\n  stopped after step {} of {}{}\n", trainer_->done(), o_.config.steps,
+             o_.config.checkpoints.empty()
+                 ? "; nothing was saved: there is no --checkpoints folder"
+                 : fmt::format("; saved in '{}', go on with --resume", o_.config.checkpoints));
+  return 128 + stop.signal();
 }
 
 }  // namespace
 
 void add_train(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("train", "train a model on the bytes of a text file");
+  CLI::App* command = app.add_subcommand(
+      "train",
+      "train a model, from scratch or from a folder; RUN.toml in place of MODEL gives flags");
   auto o = std::make_shared<TrainOptions>();
-  add_model_option(*command, *o);
-  command->add_option("--data", o->data, "text file; its last 5 % are held out")
-      ->check(a_path())
-      ->required();
-  command->add_option("--plan", o->plan, "plan file; left out: one rank")->check(a_path());
-  command->add_option("--microbatches", o->microbatches, "micro-batches of a step, without a plan")
-      ->check(whole_number(1, 1 << 16))
-      ->excludes("--plan")
-      ->capture_default_str();
-  add_batch_options(*command, *o);
-  add_world_options(*command, *o);
-  TrainConfig& c = o->config;
-  command->add_option("--steps", c.steps, "optimizer steps")
-      ->check(whole_number(1, kMaxCount))
-      ->capture_default_str();
-  command->add_option("--learning-rate", c.learning_rate, "the largest one")->capture_default_str();
-  command->add_option("--warmup", c.warmup_steps, "steps until then")
-      ->check(whole_number(0, kMaxCount))
-      ->capture_default_str();
-  command->add_option("--seed", c.seed, "of parameters and data order")
-      ->check(whole_number(0, INT64_MAX))
-      ->capture_default_str();
-  command->add_option("--eval-every", c.eval_every, "steps between validations; 0: at the end")
-      ->check(whole_number(0, kMaxCount))
-      ->capture_default_str();
-  command->add_option("--eval-batches", c.eval_batches, "of one step's tokens; 0: all")
-      ->check(whole_number(0, kMaxCount))
-      ->capture_default_str();
-  command->add_option("--metrics", c.metrics, "write JSON lines there, one for each step")
-      ->check(a_path());
-  command->add_option("--init", o->init, "folder with the parameters to start from")
-      ->check(a_path());
-  command->add_option("--out", o->out, "folder to save the trained model in")->check(a_path());
-  command->callback([o] { run_train(*o); });
+  add_train_options(*command, *o);
+  command->callback([o] {
+    const int code = TrainCommand(*o).run();
+    if (code != 0) throw CLI::RuntimeError(code);
+  });
 }
 
 }  // namespace plait

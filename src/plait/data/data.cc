@@ -39,7 +39,7 @@ std::string order_text(const DataConfig& c) {
 }
 
 void append_tokens(const Part& part, std::vector<int32_t>& all) {
-  for (const Unit& u : part.packing->units()) {
+  for (const PackUnit& u : part.packing->units()) {
     const size_t old = all.size();
     all.resize(old + static_cast<size_t>(u.end - u.begin));
     std::vector<uint8_t> learn(all.size() - old);
@@ -131,10 +131,10 @@ void Data::Impl::open(const Tokenizer& tokenizer, const ChatRenderer& renderer,
 Split Data::Impl::split_source(const TokenStore& store, bool text, double share,
                                SourceReport& r) const {
   UnitsReport units;
-  std::vector<Unit> whole = whole_units(store, config.slot_tokens, config.long_pairs, units);
+  std::vector<PackUnit> whole = whole_units(store, config.slot_tokens, config.long_pairs, units);
   r.truncated_pairs = units.truncated_pairs;
   r.dropped_pairs = units.dropped_pairs;
-  for (const Unit& u : whole) r.cut_documents += u.end - u.begin > config.slot_tokens ? 1 : 0;
+  for (const PackUnit& u : whole) r.cut_documents += u.end - u.begin > config.slot_tokens ? 1 : 0;
   if (whole.empty())
     fail("'{}': {}", r.path,
          store.paired() ? fmt::format("none of {} pairs fits into a slot of {} tokens", r.documents,

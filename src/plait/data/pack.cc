@@ -27,14 +27,14 @@ PackMode parse_pack_mode(const std::string& name) {
   fail("unknown packing '{}'; known are packed, whole, padded", name);
 }
 
-Packing::Packing(std::vector<Unit> units, PackMode mode, int64_t slot_tokens, bool paired,
+Packing::Packing(std::vector<PackUnit> units, PackMode mode, int64_t slot_tokens, bool paired,
                  std::optional<PackOrder> order)
     : units_(std::move(units)),
       packed_(mode == PackMode::packed && !paired),
       slot_tokens_(slot_tokens),
       runs_per_item_(paired ? 2 : 1),
       order_(order) {
-  for (const Unit& u : units_) tokens_ += u.end - u.begin;
+  for (const PackUnit& u : units_) tokens_ += u.end - u.begin;
   if (packed_) {
     slots_ = tokens_ / slot_tokens + (tokens_ % slot_tokens > 0 ? 1 : 0);
     return;
@@ -59,7 +59,7 @@ int64_t Packing::item_tokens(int64_t item) const {
 }
 
 void Packing::make_items() {
-  for (const Unit& u : units_)
+  for (const PackUnit& u : units_)
     for (int64_t begin = u.begin; begin < u.end;) {
       const int64_t end = runs_per_item_ == 2 ? u.end : std::min(u.end, begin + slot_tokens_);
       runs_.push_back({u.document, begin, end, u.end});
@@ -144,7 +144,7 @@ std::shared_ptr<const Packing::Epoch> Packing::epoch(int64_t number) const {
                     : 0;
     e->starts.push_back(0);
     for (int64_t i = 0; i < n; ++i) {
-      const Unit& u = at(units_, order_ ? at(e->items, i) : i);
+      const PackUnit& u = at(units_, order_ ? at(e->items, i) : i);
       e->starts.push_back(e->starts.back() + u.end - u.begin);
     }
   } else if (order_) {
@@ -182,7 +182,7 @@ std::vector<Stretch> Packing::stream_slot(const Epoch& e, int64_t index) const {
     const int64_t wrapped = position % tokens_;
     const auto next = std::upper_bound(e.starts.begin(), e.starts.end(), wrapped);
     const auto place = static_cast<int64_t>(next - e.starts.begin()) - 1;
-    const Unit& u = at(units_, e.items.empty() ? place : at(e.items, place));
+    const PackUnit& u = at(units_, e.items.empty() ? place : at(e.items, place));
     const int64_t begin = u.begin + wrapped - at(e.starts, place);
     const int64_t n = std::min(u.end - begin, last - position);
     runs.push_back({u.document, begin, begin + n, u.end});

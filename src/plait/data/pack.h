@@ -30,7 +30,7 @@ enum class PackMode { packed, whole, padded };
 PackMode parse_pack_mode(const std::string& name);
 
 // Tokens [begin, end) of the store, of one document; not empty. Pairs: two units each.
-struct Unit {
+struct PackUnit {
   int64_t document = 0, begin = 0, end = 0;
 };
 
@@ -50,12 +50,12 @@ struct PackOrder {
 class Packing {
  public:
   // Pairs are never cut: two units together must fit into a slot; `packed` is `whole` for them.
-  Packing(std::vector<Unit> units, PackMode mode, int64_t slot_tokens, bool paired,
+  Packing(std::vector<PackUnit> units, PackMode mode, int64_t slot_tokens, bool paired,
           std::optional<PackOrder> order);
 
   int64_t slots() const { return slots_; }  // of an epoch
   int64_t tokens() const { return tokens_; }
-  const std::vector<Unit>& units() const { return units_; }
+  const std::vector<PackUnit>& units() const { return units_; }
   // `index` is below slots(). `in_order` gives the number of the slot before they are shuffled.
   std::vector<Stretch> slot(int64_t epoch, int64_t index, int64_t* in_order = nullptr) const;
 
@@ -76,7 +76,7 @@ class Packing {
   std::vector<Stretch> stream_slot(const Epoch& epoch, int64_t index) const;
   std::vector<Stretch> bin_slot(const Epoch& epoch, int64_t index) const;
 
-  std::vector<Unit> units_;
+  std::vector<PackUnit> units_;
   bool packed_ = false;
   int64_t slot_tokens_ = 0, slots_ = 0, tokens_ = 0;
   int64_t runs_per_item_ = 1;

@@ -11,8 +11,8 @@ namespace plait {
 namespace {
 
 // Documents of the lengths, end to end.
-std::vector<Unit> units_of(const std::vector<int64_t>& lengths) {
-  std::vector<Unit> units;
+std::vector<PackUnit> units_of(const std::vector<int64_t>& lengths) {
+  std::vector<PackUnit> units;
   int64_t at = 0;
   for (const int64_t n : lengths) {
     units.push_back({static_cast<int64_t>(units.size()), at, at + n});
@@ -44,7 +44,7 @@ void expect_exact_cover(const Packing& packing, int64_t epoch, int64_t slot_toke
     ASSERT_FALSE(runs.empty());
     ASSERT_LE(tokens_in(runs), slot_tokens);
     for (const Stretch& r : runs) {
-      const Unit& u = packing.units()[static_cast<size_t>(r.document)];
+      const PackUnit& u = packing.units()[static_cast<size_t>(r.document)];
       ASSERT_EQ(r.document, u.document);
       ASSERT_TRUE(u.begin <= r.begin && r.begin < r.end && r.end <= u.end);
       ASSERT_EQ(r.unit_end, u.end);

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kFewDocuments = 40;
 constexpr uint64_t kSplitSeed = 0x706c616974;  // a constant: the seed of training must not matter
 
-bool learns(const TokenStore& store, const Unit& u) {
+bool learns(const TokenStore& store, const PackUnit& u) {
   std::vector<int32_t> ids(static_cast<size_t>(u.end - u.begin));
   std::vector<uint8_t> learn(ids.size());
   store.read(u.begin, u.end, ids.data(), learn.data());
@@ -20,13 +20,13 @@ bool learns(const TokenStore& store, const Unit& u) {
 }
 
 // Whether the pair is kept.
-bool fit_pair(const TokenStore& store, int64_t slot_tokens, bool truncate, Unit& a, Unit& b,
+bool fit_pair(const TokenStore& store, int64_t slot_tokens, bool truncate, PackUnit& a, PackUnit& b,
               UnitsReport& report) {
-  const auto length = [](const Unit& u) { return u.end - u.begin; };
+  const auto length = [](const PackUnit& u) { return u.end - u.begin; };
   const int64_t excess = length(a) + length(b) - slot_tokens;
   if (excess <= 0) return true;
   if (!truncate) return false;
-  Unit &longer = length(a) >= length(b) ? a : b, &shorter = length(a) >= length(b) ? b : a;
+  PackUnit &longer = length(a) >= length(b) ? a : b, &shorter = length(a) >= length(b) ? b : a;
   const int64_t first = std::min(excess, length(longer) - length(shorter));
   longer.end -= first;
   longer.end -= (excess - first + 1) / 2;
@@ -36,7 +36,7 @@ bool fit_pair(const TokenStore& store, int64_t slot_tokens, bool truncate, Unit&
   return true;
 }
 
-Split cut_end(const std::vector<Unit>& units, int64_t total, double share, int64_t slot_tokens,
+Split cut_end(const std::vector<PackUnit>& units, int64_t total, double share, int64_t slot_tokens,
               const std::string& source) {
   const int64_t sample = slot_tokens + 1;
   if (total < 2 * sample)
@@ -48,7 +48,7 @@ Split cut_end(const std::vector<Unit>& units, int64_t total, double share, int64
   const int64_t held = std::clamp(wanted, sample, total - sample);
   Split split;
   int64_t left = total - held;  // still to be trained on
-  for (const Unit& u : units) {
+  for (const PackUnit& u : units) {
     const int64_t n = std::min(left, u.end - u.begin);
     if (n > 0) split.training.push_back({u.document, u.begin, u.begin + n});
     if (u.begin + n < u.end) split.validation.push_back({u.document, u.begin + n, u.end});
@@ -59,19 +59,19 @@ Split cut_end(const std::vector<Unit>& units, int64_t total, double share, int64
 
 }  // namespace
 
-std::vector<Unit> whole_units(const TokenStore& store, int64_t slot_tokens,
-                              const std::string& long_pairs, UnitsReport& report) {
+std::vector<PackUnit> whole_units(const TokenStore& store, int64_t slot_tokens,
+                                  const std::string& long_pairs, UnitsReport& report) {
   if (long_pairs != "truncate" && long_pairs != "drop")
     fail("long pairs: '{}'; known are truncate, drop", long_pairs);
-  std::vector<Unit> units;
+  std::vector<PackUnit> units;
   for (int64_t d = 0; d < store.documents(); ++d) {
-    const Unit u{d, store.begin(d), store.begin(d + 1)};
+    const PackUnit u{d, store.begin(d), store.begin(d + 1)};
     if (!store.paired()) {
       if (u.begin < u.end) units.push_back(u);
       continue;
     }
     ++d;
-    Unit a = u, b{d, store.begin(d), store.begin(d + 1)};
+    PackUnit a = u, b{d, store.begin(d), store.begin(d + 1)};
     if (fit_pair(store, slot_tokens, long_pairs == "truncate", a, b, report)) {
       units.push_back(a);
       units.push_back(b);
@@ -82,12 +82,12 @@ std::vector<Unit> whole_units(const TokenStore& store, int64_t slot_tokens,
   return units;
 }
 
-Split hold_out(std::vector<Unit> units, double share, int64_t slot_tokens, bool may_cut,
+Split hold_out(std::vector<PackUnit> units, double share, int64_t slot_tokens, bool may_cut,
                bool paired, const std::string& source) {
   if (!(share >= 0 && share < 1)) fail("{} of the data held out; needs 0 or more, below 1", share);
   if (share == 0) return {std::move(units), {}};
   int64_t total = 0;
-  for (const Unit& u : units) total += u.end - u.begin;
+  for (const PackUnit& u : units) total += u.end - u.begin;
   const int64_t group = paired ? 2 : 1, n = static_cast<int64_t>(units.size()) / group;
   if (may_cut && n < kFewDocuments) return cut_end(units, total, share, slot_tokens, source);
   if (n < 2)

@@ -124,6 +124,21 @@ double time_call(const Call& call, const Device& device) {
   return best;
 }
 
+// Those with the most work in a step first.
+std::vector<Call*> by_work(std::map<std::string, Call>& calls) {
+  std::vector<std::pair<double, Call*>> work;
+  for (auto& [key, call] : calls) {
+    int64_t count = 0;
+    for (const int64_t n : call.count) count += n;
+    work.emplace_back(static_cast<double>(call.flops) * static_cast<double>(count), &call);
+  }
+  std::stable_sort(work.begin(), work.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<Call*> sorted;
+  for (const auto& [flops, call] : work) sorted.push_back(call);
+  return sorted;
+}
+
 }  // namespace
 
 StepEstimate measure_step(const Programs& programs, double budget_seconds, const Device& device) {
@@ -132,12 +147,12 @@ StepEstimate measure_step(const Programs& programs, double budget_seconds, const
   device.set_threads(1);
   const auto begin = Clock::now();
   double timed_seconds = 0, timed_flops = 0;
-  for (auto& [key, call] : calls) {
-    ++e.calls;
-    if (call.bytes > kMostBytes || since(begin) > budget_seconds) continue;
-    call.seconds = time_call(call, device);
-    timed_seconds += call.seconds;
-    timed_flops += static_cast<double>(call.flops);
+  e.calls = static_cast<int64_t>(calls.size());
+  for (Call* call : by_work(calls)) {
+    if (call->bytes > kMostBytes || since(begin) > budget_seconds) continue;
+    call->seconds = time_call(*call, device);
+    timed_seconds += call->seconds;
+    timed_flops += static_cast<double>(call->flops);
     ++e.timed;
   }
   std::vector<double> ranks(programs.ranks.size());

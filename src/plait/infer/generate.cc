@@ -45,8 +45,7 @@ void Generator::set_parameters(const HostTensors& parameters) {
 }
 
 std::vector<double> Generator::next_logits(std::span<const int32_t> ids) {
-  if (static_cast<int64_t>(ids.size()) > window_)
-    ids = ids.last(static_cast<size_t>(window_));
+  if (static_cast<int64_t>(ids.size()) > window_) ids = ids.last(static_cast<size_t>(window_));
   const auto used = static_cast<int64_t>(ids.size());
   HostTensor tokens(Dtype::i32, {window_}), positions = tokens, sequences = tokens;
   for (int64_t i = 0; i < window_; ++i) {
@@ -81,8 +80,7 @@ std::vector<int32_t> Generator::generate(std::span<const int32_t> prompt,
   std::vector<int32_t> ids(prompt.begin(), prompt.end());
   for (int64_t i = 0; i < options.tokens; ++i) {
     const double draw = uniform(options.seed, Stream::sampling, static_cast<uint64_t>(i));
-    const auto id =
-        static_cast<int32_t>(pick_token(next_logits(ids), options.temperature, draw));
+    const auto id = static_cast<int32_t>(pick_token(next_logits(ids), options.temperature, draw));
     if (std::find(options.stop.begin(), options.stop.end(), id) != options.stop.end()) break;
     ids.push_back(id);
     if (seen) seen(id);

@@ -10,9 +10,12 @@ namespace {
 
 class Differentiator final : public GradContext {
  public:
-  Differentiator(const Graph& forward, std::vector<bool> input_needs)
-      : graph_(forward), input_needs_(std::move(input_needs)) {
+  Differentiator(const Graph& forward, std::vector<bool> input_needs, std::vector<bool> param_needs)
+      : graph_(forward),
+        input_needs_(std::move(input_needs)),
+        param_needs_(std::move(param_needs)) {
     input_needs_.resize(graph_.inputs.size(), true);
+    param_needs_.resize(graph_.params.size(), true);
     gradient_.resize(graph_.values.size(), kNone);
     needs_.resize(graph_.values.size(), false);
   }
@@ -42,10 +45,11 @@ class Differentiator final : public GradContext {
   static size_t index(ValueId id) { return static_cast<size_t>(id); }
   bool is_float(ValueId id) const { return info(graph_.type(id).dtype).is_float; }
   void mark_needs();
+  void drop_unneeded();
   void mark_phases();
 
   Graph graph_;
-  std::vector<bool> input_needs_;
+  std::vector<bool> input_needs_, param_needs_;
   Node node_;
   std::vector<ValueId> gradient_;  // of every forward value
   std::vector<bool> needs_;
@@ -54,12 +58,28 @@ class Differentiator final : public GradContext {
 void Differentiator::mark_needs() {
   for (size_t i = 0; i < graph_.inputs.size(); ++i)
     needs_[index(graph_.inputs[i])] = input_needs_[i] && is_float(graph_.inputs[i]);
-  for (ValueId v : graph_.params) needs_[index(v)] = true;
+  for (size_t i = 0; i < graph_.params.size(); ++i)
+    needs_[index(graph_.params[i])] = param_needs_[i];
   for (const Node& node : graph_.nodes) {
     const bool any =
         std::any_of(node.in.begin(), node.in.end(), [&](ValueId v) { return needs_[index(v)]; });
     for (ValueId v : node.out) needs_[index(v)] = any;
   }
+}
+
+// An op's gradient may hold nodes for operands that need none.
+void Differentiator::drop_unneeded() {
+  std::set<ValueId> wanted(graph_.d_inputs.begin(), graph_.d_inputs.end());
+  wanted.insert(graph_.d_params.begin(), graph_.d_params.end());
+  std::vector<Node> kept;
+  for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
+    const bool used = std::any_of(node->out.begin(), node->out.end(),
+                                  [&](ValueId v) { return wanted.contains(v); });
+    if (node->phase != Phase::F && !used) continue;
+    if (node->phase != Phase::F) wanted.insert(node->in.begin(), node->in.end());
+    kept.push_back(std::move(*node));
+  }
+  graph_.nodes.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
 }
 
 // Everything an input gradient depends on is B; the rest of the backward nodes stay W.
@@ -101,16 +121,18 @@ Graph Differentiator::run() {
   }
   for (ValueId v : graph_.inputs) graph_.d_inputs.push_back(gradient_[index(v)]);
   for (ValueId v : graph_.params) graph_.d_params.push_back(gradient_[index(v)]);
+  drop_unneeded();
   mark_phases();
   return std::move(graph_);
 }
 
 }  // namespace
 
-Graph differentiate(const Graph& forward, std::vector<bool> input_needs) {
+Graph differentiate(const Graph& forward, std::vector<bool> input_needs,
+                    std::vector<bool> param_needs) {
   for (const Node& node : forward.nodes)
     PLAIT_CHECK(node.phase == Phase::F, "block '{}' is differentiated already", forward.name);
-  return Differentiator(forward, std::move(input_needs)).run();
+  return Differentiator(forward, std::move(input_needs), std::move(param_needs)).run();
 }
 
 }  // namespace plait

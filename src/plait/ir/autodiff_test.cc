@@ -69,6 +69,29 @@ TEST(Autodiff, LeavesOutWhatNoGradientReaches) {
   EXPECT_EQ(producer(joint, joint.d_params[0]).op, "embedding_grad");
 }
 
+// Nothing is computed for a frozen parameter, and nothing below the first trained one.
+TEST(Autodiff, ComputesNothingForFrozenParameters) {
+  const auto phases = [](const Graph& joint) {
+    std::map<std::string, int> count;
+    for (const Node& node : joint.nodes)
+      if (node.phase != Phase::F) ++count[node.op + " " + to_string(node.phase)];
+    return count;
+  };
+  using Count = std::map<std::string, int>;
+  const Graph first = differentiate(feed_forward(), {false}, {true, false});
+  EXPECT_EQ(phases(first), (Count{{"matmul W", 2}, {"silu_grad W", 1}}));
+  EXPECT_EQ(first.d_params[1], kNone);
+  const Graph second = differentiate(feed_forward(), {false}, {false, true});
+  EXPECT_EQ(phases(second), (Count{{"matmul W", 1}}));
+  EXPECT_EQ(second.d_params[0], kNone);
+  const Graph through = differentiate(feed_forward(), {true}, {false, false});
+  EXPECT_EQ(phases(through), (Count{{"matmul B", 2}, {"silu_grad B", 1}}));
+  EXPECT_NE(through.d_inputs[0], kNone);
+  const Graph nothing = differentiate(feed_forward(), {false}, {false, false});
+  EXPECT_EQ(phases(nothing), Count{});
+  EXPECT_EQ(nothing.d_outputs[0], kNone);
+}
+
 TEST(Autodiff, RefusesAnOpWithoutGradientByItsReason) {
   Graph g;
   g.name = "loss";

@@ -104,9 +104,24 @@ struct Graph {
 };
 
 // Extends a forward graph by its gradient: B nodes for everything an input gradient needs,
-// W nodes for what only parameter gradients need. `input_needs` says which inputs need a gradient
-// (left out: all floating-point ones). Throws when an op on the way has no gradient, with the
-// op's own reason.
-Graph differentiate(const Graph& forward, std::vector<bool> input_needs = {});
+// W nodes for what only parameter gradients need. `input_needs` and `param_needs` say which inputs
+// and parameters need a gradient (left out: all floating-point ones); no node serves any other, and
+// an output that depends on none of them has no d_output. Throws when an op on the way has no
+// gradient, with the op's own reason.
+Graph differentiate(const Graph& forward, std::vector<bool> input_needs = {},
+                    std::vector<bool> param_needs = {});
+
+// What of the forward pass is computed again in the backward pass instead of kept.
+//   none       every result that B or W read is kept from F on
+//   full       only the block's inputs are kept
+//   selective  results that took much arithmetic for their bytes are kept (products, attention);
+//              the others (norms, activations, rotary positions) are computed again
+enum class Recompute : uint8_t { none, full, selective };
+const char* to_string(Recompute how);
+
+// Rewrites a differentiated graph: B and W nodes read copies, named "NAME again", of forward
+// results that are not kept. A copy is made right before its first reader, once: what both B and W
+// read is made in B and kept until W, even when a schedule puts the two apart.
+Graph recompute(const Graph& joint, Recompute how);
 
 }  // namespace plait

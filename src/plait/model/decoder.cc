@@ -263,6 +263,8 @@ std::string head_block(const Decoder& d, Head head) {
   std::string inputs = "x float[T, D]";
   if (head != Head::logits) inputs += ", labels i32[T]";
   if (head == Head::loss) inputs += ", weights float[T]";
+  if (head == Head::preference)
+    inputs += ", reference float[T], weights float[T], pairs i32[T], pair_weight float[]";
   b.norm("norm", d.names.final_norm, "[D]");
   b.param({"lm_head", "[V, D]", "", "", "", ""});
   const auto [op, operands] = b.norm_call("x", "norm");
@@ -281,6 +283,11 @@ std::string head_block(const Decoder& d, Head head) {
   if (head == Head::loss) {
     b.line("loss", "dot", "weights, nll");
     result = "loss";
+  }
+  if (head == Head::preference) {
+    result = "loss, margin, right";
+    b.line(result, "preference_loss", "nll, reference, weights, pairs, pair_weight",
+           "beta=0.1 label_smoothing=0 variant=0");
   }
   return fmt::format("block head ({}) ({}) {{\n{}  return {}\n}}\n", inputs, formals(b.params),
                      b.lines, result);
@@ -332,16 +339,28 @@ std::string uses(const Decoder& d, const std::vector<LayerParam>& params, Head h
     t += fmt::format("h{} = {} (h{}{}, sequences) ({}) as layers.{}\n", l + 1, block_name(d, kind),
                      l, d.kinds[kind].rope ? ", positions" : "", names_of(d, params, l), l);
   }
-  const char* result = head == Head::loss ? "loss" : head == Head::logits ? "logits" : "nll";
-  const char* inputs = head == Head::loss         ? ", labels, weights"
-                       : head == Head::token_loss ? ", labels"
-                                                  : "";
+  struct Wanted {
+    const char *values, *inputs, *lines;
+  };
+  const auto wanted = [&]() -> Wanted {
+    switch (head) {
+      case Head::loss:
+        return {"loss", ", labels, weights", "loss loss\n"};
+      case Head::logits:
+        return {"logits", "", "logits logits\n"};
+      case Head::token_loss:
+        return {"nll", ", labels", "result token_loss nll\n"};
+      case Head::preference:
+        break;
+    }
+    return {"loss, margin, right", ", labels, reference, weights, pairs, pair_weight",
+            "loss loss\nresult preference_margin margin\nresult preference_right right\n"};
+  }();
   const std::string norm = d.layer_norm ? fmt::format("{0}.weight, {0}.bias", d.names.final_norm)
                                         : d.names.final_norm + ".weight";
-  t += fmt::format("{} = head (h{}{}) ({}, {}.weight) as head\n", result, d.layers, inputs, norm,
-                   d.tied ? d.names.embedding : d.names.head);
-  return t +
-         (head == Head::token_loss ? "result token_loss nll\n" : fmt::format("{0} {0}\n", result));
+  t += fmt::format("{} = head (h{}{}) ({}, {}.weight) as head\n", wanted.values, d.layers,
+                   wanted.inputs, norm, d.tied ? d.names.embedding : d.names.head);
+  return t + wanted.lines;
 }
 
 }  // namespace
@@ -350,7 +369,9 @@ std::string decoder_text(const Decoder& d, const BatchShape& batch, Head head) {
   std::string t = extents(d, batch);
   t += "input tokens i32[T]\ninput positions i32[T]\ninput sequences i32[T]\n";
   if (head != Head::logits) t += "input labels i32[T]\n";
-  if (head == Head::loss) t += "input weights float[T]\n";
+  if (head == Head::preference) t += "input reference float[T]\n";
+  if (head == Head::loss || head == Head::preference) t += "input weights float[T]\n";
+  if (head == Head::preference) t += "input pairs i32[T]\ninput pair_weight float[]\n";
   // Kinds of layers differ in attributes alone, so all have the same parameters.
   std::string blocks;
   std::vector<LayerParam> params;

@@ -6,6 +6,7 @@
 
 #include "plait/io/files.h"
 #include "plait/model/config.h"
+#include "plait/model/preference.h"
 
 namespace plait {
 
@@ -44,6 +45,7 @@ void check_head(const Model& m, Head head) {
   if (head == Head::token_loss && std::none_of(m.results.begin(), m.results.end(), is_token_loss))
     fail("model '{}': it has no loss for each token; needs a line 'result token_loss NAME'",
          m.name);
+  if (head == Head::preference) preference_of(m);
 }
 
 Model load_text(const std::string& path, const BatchShape& batch, Head head) {

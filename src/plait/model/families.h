@@ -11,8 +11,9 @@
 namespace plait {
 
 // What stands at the end of the model: the loss over (labels, weights); the logits; or the loss of
-// every token by itself, minus the logarithm of its label's probability, as result "token_loss".
-enum class Head : uint8_t { loss, logits, token_loss };
+// every token by itself, minus the logarithm of its label's probability, as result "token_loss"; or
+// the loss of preference pairs (preference.h).
+enum class Head : uint8_t { loss, logits, token_loss, preference };
 
 // A batch of `slots` token slots of `slot_tokens` tokens each: extent T = slots * slot_tokens.
 struct BatchShape {

@@ -368,6 +368,9 @@ HostTensors load_parameters(const Model& model, const std::string& folder, FileR
 
 void save_model(const Model& model, const HostTensors& parameters, const std::string& folder,
                 const SaveOptions& options) {
+  if (model.lora)
+    fail("model '{}' has adapters: save them alone (save_adapter), or merged (merge_lora)",
+         model.name);
   check_parameters(model, parameters);
   const Storage storage(model, options);
   const std::string target = check_save_target(folder, options), fresh = path_beside(target);

@@ -109,7 +109,7 @@ TEST_F(FolderTest, RefusesFilesThatDoNotFit) {
       << error;
   const Model shape = with_extent(m, "F", 80, 1);
   EXPECT_NE(error_of([&] { load_parameters(shape, from); })
-                .find("tensor 'model.layers.0.mlp.down_proj.weight': found f64 [32, 88], expected "
+                .find("tensor 'model.layers.0.mlp.down_proj.weight': found F64 [32, 88], expected "
                       "floating-point [32, 80]"),
             std::string::npos);
   put(path("model.safetensors.index.json"), "{}");

@@ -28,6 +28,13 @@ int64_t Model::parameter_count() const {
   return n;
 }
 
+int64_t Model::trained_count() const {
+  int64_t n = 0;
+  for (const Param& p : params)
+    if (!p.frozen) n = checked_add(n, p.type.elements());
+  return n;
+}
+
 namespace {
 
 using Retype = std::function<TensorType(const TensorType&)>;
@@ -123,6 +130,9 @@ HostTensors initial_parameters(const Model& model, uint64_t seed) {
         if (p.init.kind == Init::Kind::normal)
           value = p.init.deviation *
                   normal(seed, Stream::parameters, static_cast<uint64_t>(i), substream);
+        if (p.init.kind == Init::Kind::uniform)
+          value = p.init.deviation *
+                  (2 * uniform(seed, Stream::parameters, static_cast<uint64_t>(i), substream) - 1);
         values[i] = static_cast<T>(value);
       }
     });

@@ -20,6 +20,7 @@
 // `float` is the model's own element type. README.md has the whole grammar.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,8 +31,8 @@
 namespace plait {
 
 struct Init {
-  enum class Kind : uint8_t { zeros, ones, normal } kind = Kind::normal;
-  double deviation = 0.02;
+  enum class Kind : uint8_t { zeros, ones, normal, uniform } kind = Kind::normal;
+  double deviation = 0.02;  // uniform: the bound, values lie in [-bound, bound)
 };
 
 // Where a parameter lies in Hugging Face's files: rows [row, row + rows of the parameter) of the
@@ -48,7 +49,8 @@ struct Param {
   std::string name;
   TensorType type;
   Init init;
-  FileSlice file;  // tensor == name and all rows unless a family says otherwise
+  FileSlice file;       // tensor == name and all rows unless a family says otherwise
+  bool frozen = false;  // not trained: no gradient, no optimizer state, no part in the norm
   int64_t rows() const { return type.dims.empty() ? 1 : type.dims[0].size; }
 };
 
@@ -66,6 +68,18 @@ struct BlockUse {
 struct FileRules {
   std::string optional_prefix;       // files may lack it: "transformer."; then all names do
   std::vector<std::string> ignored;  // patterns of tensors that are no parameters: masks, tables
+};
+
+// Low-rank adapters (lora.h), in the words of PEFT's adapter_config.json.
+struct LoraConfig {
+  int64_t rank = 8;
+  double alpha = 8;
+  // Module names: all of a name or its last parts ("q_proj", "mlp.c_proj"); or {"all-linear"}.
+  std::vector<std::string> targets;
+  bool rslora = false;                       // scale by alpha / sqrt(rank), not alpha / rank
+  std::vector<std::string> modules_to_save;  // of the base model, trained whole
+  std::string base_model;                    // base_model_name_or_path: what the adapters are for
+  double scale() const;
 };
 
 // A value that programs hand out like the logits, as the state `name`: "token_loss".
@@ -88,10 +102,12 @@ struct Model {
   std::vector<ModelResult> results;
   FileRules files;          // of its family
   std::string config_json;  // the Hugging Face config.json it came from, or empty
+  std::optional<LoraConfig> lora;  // of a model that with_lora made; not part of the text
 
   const Extent& extent(std::string_view letter) const;  // throws when there is none
   size_t param_index(std::string_view param_name) const;
   int64_t parameter_count() const;
+  int64_t trained_count() const;  // of parameters that are not frozen
 };
 
 // Bounds of every model; they keep a file from asking for absurd work.

@@ -56,7 +56,11 @@ std::string param_text(const Param& p) {
     case Init::Kind::normal:
       s += " normal " + number_text(p.init.deviation);
       break;
+    case Init::Kind::uniform:
+      s += " uniform " + number_text(p.init.deviation);
+      break;
   }
+  if (p.frozen) s += " frozen";
   const FileSlice& f = p.file;
   const bool part = f.row != 0 || f.total_rows != p.rows();
   if (part || f.transposed || f.tensor != p.name) s += " file " + name_text(f.tensor);
@@ -200,9 +204,12 @@ class Parser {
       p.init = {Init::Kind::ones, 0};
     } else if (init == "normal") {
       p.init = {Init::Kind::normal, in_.number()};
+    } else if (init == "uniform") {
+      p.init = {Init::Kind::uniform, in_.number()};
     } else {
-      in_.error("found '{}', expected zeros, ones or normal", init);
+      in_.error("found '{}', expected zeros, ones, normal or uniform", init);
     }
+    p.frozen = !in_.at_line_end() && in_.accept("frozen");
     p.file = {p.name, false, 0, p.rows()};
     if (!in_.at_line_end() && in_.accept("file")) p.file.tensor = in_.word();
     if (!in_.at_line_end() && in_.accept("rows")) {

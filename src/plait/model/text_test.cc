@@ -19,7 +19,7 @@ input tokens i32[T]
 input labels i32[T]
 input weights float[T]
 param table [V, D] normal 0.3 file "fused one" rows 2 of 7
-param rest [2, D] zeros file "fused one" rows 0 of 7
+param rest [2, D] zeros frozen file "fused one" rows 0 of 7
 param norm [D] ones
 param head [V, D] normal 1e-05 file head transposed
 block embed (tokens i32[T])
@@ -56,6 +56,28 @@ std::string error_of(const std::string& text) {
   return "accepted";
 }
 
+TEST(ModelText, FrozenAndUniformParameters) {
+  const std::string text =
+      replaced(kTiny, "param norm [D] ones", "param norm [D] uniform 0.25 frozen");
+  const Model m = parse_model(text, "m.plait");
+  EXPECT_TRUE(m.params[1].frozen);
+  EXPECT_TRUE(m.params[2].frozen);
+  EXPECT_FALSE(m.params[0].frozen);
+  EXPECT_EQ(m.trained_count(), 2 * 5 * 6);
+  EXPECT_EQ(m.parameter_count(), 2 * 5 * 6 + 2 * 6 + 6);
+  EXPECT_EQ(print_model(parse_model(print_model(m), "printed")), print_model(m));
+  EXPECT_NE(print_model(m).find("param norm [D] uniform 0.25 frozen\n"), std::string::npos);
+  const HostTensor drawn = initial_parameters(m, 3).at("norm");
+  double low = 1, high = -1;
+  for (int64_t i = 0; i < drawn.elements(); ++i) {
+    low = std::min(low, drawn.at(i));
+    high = std::max(high, drawn.at(i));
+  }
+  EXPECT_GE(low, -0.25);
+  EXPECT_LT(high, 0.25);
+  EXPECT_GT(high - low, 0.05);
+}
+
 TEST(ModelText, ParsesWhatItSays) {
   const Model m = parse_model(kTiny, "m.plait");
   EXPECT_EQ(m.name, "tiny model");
@@ -76,7 +98,7 @@ TEST(ModelText, ParsesWhatItSays) {
 TEST(ModelText, RoundTrips) {
   const std::string once = print_model(parse_model(kTiny, "m.plait"));
   EXPECT_EQ(print_model(parse_model(once, "m.plait")), once);
-  EXPECT_NE(once.find("param rest [2, D] zeros file \"fused one\" rows 0 of 7\n"),
+  EXPECT_NE(once.find("param rest [2, D] zeros frozen file \"fused one\" rows 0 of 7\n"),
             std::string::npos);
   EXPECT_NE(once.find("loss, each = head (x, labels, weights) (norm, head) as \"the head\"\n"),
             std::string::npos);
@@ -111,7 +133,8 @@ TEST(ModelText, RefusesWithFileAndLine) {
       {"labels i32[T]", "labels i64[T]", "m.plait:9: found 'i64', expected float or i32"},
       {"weights float[T]", "weights float[S]", "m.plait:10: there is no extent 'S' above"},
       {"weights float[T]", "weights float[1,1,1,1,1,1,1,1,1]", "m.plait:10: more than 8 dimens"},
-      {"[V, D] normal 0.3", "[V, D] uniform 0.3", "m.plait:11: found 'uniform', expected zeros"},
+      {"[V, D] normal 0.3", "[V, D] orthogonal 0.3",
+       "m.plait:11: found 'orthogonal', expected zeros"},
       {"param rest", "param table", "m.plait:12: parameter 'table' is declared twice"},
       {"rows 2 of 7", "rows 3 of 7", "5 rows from row 3 of 7 in file tensor 'fused one'"},
       {"ones", "ones transposed", "1 dimensions are transposed in the file, expected 2"},

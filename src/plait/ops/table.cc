@@ -27,6 +27,7 @@
   X(row_lse) X(lse_grad) \
   X(pick) X(pick_grad) \
   X(dot) \
+  X(preference_loss) X(preference_loss_grad) \
   X(mul_scalar) \
   X(sum_squares) \
   X(clip_scale) \

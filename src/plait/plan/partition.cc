@@ -234,7 +234,8 @@ ValueId Partitioner::convert(ValueId v, const Placement& target, Phase phase,
   for (const Comm& step : reshard_steps(placement(v), target)) {
     Placement next =
         after(placement(current), step, target.dims.empty() ? DimSplit{} : target.dims[step.dim]);
-    const auto key = std::pair(current, to_string(next));
+    const bool again = request_.forget_forward && phase != Phase::F;
+    const auto key = std::pair(current, to_string(next) + (again ? " again" : ""));
     if (const auto it = converted_.find(key); it != converted_.end()) {
       current = it->second;
       continue;
@@ -318,11 +319,16 @@ PartGraph Partitioner::run() {
   assign(graph_.d_outputs, request_.d_outputs, "output gradient");
   // Results of an update graph (all nodes U) are finished after it, those of a block before B.
   const Phase first = graph_.nodes.empty() ? Phase::F : graph_.nodes.front().phase;
-  bool outputs_done = false;
+  bool outputs_done = false, d_inputs_done = false;
   for (const Node& node : graph_.nodes) {
     if (node.phase != first && !outputs_done) {
       finish(part_.outputs, request_.outputs, first);
       outputs_done = true;
+    }
+    // Before W, so that nothing of B comes from what W communicated.
+    if (node.phase == Phase::W && !d_inputs_done) {
+      finish(part_.d_inputs, request_.d_inputs, Phase::B);
+      d_inputs_done = true;
     }
     try {
       place_node(node);
@@ -331,7 +337,7 @@ PartGraph Partitioner::run() {
     }
   }
   if (!outputs_done) finish(part_.outputs, request_.outputs, first);
-  finish(part_.d_inputs, request_.d_inputs, Phase::B);
+  if (!d_inputs_done) finish(part_.d_inputs, request_.d_inputs, Phase::B);
   finish(part_.d_params, request_.d_params, Phase::W);
   std::stable_sort(part_.nodes.begin(), part_.nodes.end(),
                    [](const PartNode& a, const PartNode& b) { return a.phase < b.phase; });

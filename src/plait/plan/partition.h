@@ -41,6 +41,8 @@ struct PartitionRequest {
   std::vector<Placement> inputs, params, d_outputs;          // as they arrive (d_outputs: where
                                                              // the graph has one)
   std::vector<ResultPlacement> outputs, d_inputs, d_params;  // as they must leave
+  // What F communicated is not kept for B and W; they communicate again (full recompute).
+  bool forget_forward = false;
 };
 
 // Throws Error when no legal signature exists, naming block, op, rule and numbers.

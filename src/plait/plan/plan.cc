@@ -54,6 +54,13 @@ struct Reader {
     return axes;
   }
 
+  Recompute recompute(const toml::node& node) const {
+    const std::string word = text(node, "recompute");
+    for (const Recompute how : {Recompute::none, Recompute::full, Recompute::selective})
+      if (word == to_string(how)) return how;
+    error(node, "recompute is '{}'; known are none, full, selective", word);
+  }
+
   // "dp", ["dp", "tp"], { axes = ..., sizes = [...] }, or "" for whole.
   DimSplit split(const toml::node& node, const std::string& what) const {
     DimSplit d;
@@ -111,6 +118,8 @@ Plan parse_plan(std::string_view text, const std::string& source) {
       axes = r.mesh(value);
     } else if (name == "microbatches") {
       plan.microbatches = r.integer(value, name, 1, 1 << 16);
+    } else if (name == "recompute") {
+      plan.recompute = r.recompute(value);
     } else if (name == "split") {
       for (const auto& [letter, split] : r.table(value, name))
         plan.split[std::string(letter.str())] =
@@ -129,7 +138,8 @@ Plan parse_plan(std::string_view text, const std::string& source) {
       }
       for (auto& [at, entry] : in_order) plan.place.push_back(std::move(entry));
     } else {
-      r.error(value, "unknown key '{}'; known are mesh, microbatches, split, pipeline, place",
+      r.error(value,
+              "unknown key '{}'; known are mesh, microbatches, recompute, split, pipeline, place",
               name);
     }
   }
@@ -156,6 +166,8 @@ std::string print_plan(const Plan& plan) {
   for (const Axis& a : plan.mesh.axes()) axes.push_back(fmt::format("\"{}={}\"", a.name, a.size));
   std::string s =
       fmt::format("mesh = [{}]\nmicrobatches = {}\n", fmt::join(axes, ", "), plan.microbatches);
+  if (plan.recompute != Recompute::none)
+    s += fmt::format("recompute = {}\n", quoted(to_string(plan.recompute)));
   if (!plan.split.empty()) s += "\n[split]\n";
   for (const auto& [letter, d] : plan.split) s += fmt::format("{} = {}\n", letter, print_split(d));
   s += "\n[pipeline]\n";

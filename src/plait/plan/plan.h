@@ -2,6 +2,7 @@
 //
 //   mesh = ["pp=2", "dp=2", "tp=2"]      # axes, outermost first
 //   microbatches = 4                     # a step is this many micro-batches of T tokens
+//   recompute = "selective"              # or "none" (when left out), "full": see ir/graph.h
 //
 //   [split]                              # which axes split which shape letter
 //   T = "dp"
@@ -31,6 +32,7 @@ namespace plait {
 struct Plan {
   Mesh mesh;
   int64_t microbatches = 1;
+  Recompute recompute = Recompute::none;
   std::string schedule = "1f1b";
   std::vector<int64_t> blocks;  // uses per pipeline rank; empty: balanced
   std::map<std::string, DimSplit> split;

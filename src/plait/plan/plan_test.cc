@@ -97,6 +97,7 @@ TEST(Plan, PrintsAndParsesBack) {
   const char* text = R"(
 mesh = ["pp=2", "dp=2", "tp=2"]
 microbatches = 4
+recompute = "selective"
 [split]
 T = ["dp", "tp"]
 V = { axes = "tp", sizes = [40, 27] }
@@ -111,7 +112,9 @@ blocks = [3, 3]
   const Plan plan = parse_plan(text, "test");
   EXPECT_EQ(plan.mesh.ranks(), 8);
   EXPECT_EQ(plan.place[0].first, "z.*") << "[place] keeps the order of the file";
+  EXPECT_EQ(plan.recompute, Recompute::selective);
   EXPECT_EQ(parse_plan(print_plan(plan), "printed"), plan);
+  EXPECT_EQ(parse_plan("recompute = \"none\"", "test"), Plan());
 }
 
 TEST(Plan, BadFilesAreRefusedWithLineAndReason) {
@@ -122,6 +125,8 @@ TEST(Plan, BadFilesAreRefusedWithLineAndReason) {
       {"mesh = \"tp=2\"", "mesh must be a list"},
       {"\nmicrobatches = 0", "test:2: microbatches is 0; needs 1"},
       {"microbatches = 1.5", "must be a whole number"},
+      {"recompute = \"some\"", "test:1: recompute is 'some'; known are none, full, selective"},
+      {"recompute = true", "recompute must be a string"},
       {"[split]\nT = 3", "split.T must be a string"},
       {"[split]\nT = { axis = \"dp\" }", "unknown key 'axis'"},
       {"[pipeline]\nstages = 2", "unknown key 'pipeline.stages'"},

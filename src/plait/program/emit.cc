@@ -42,7 +42,9 @@ class RankEmitter {
   void backward(int m, Phase phase);
   void accumulate_gradients(size_t use, Bindings& bound);
   std::vector<ModelValueId> crossing(int stage) const;
-  void finish_loss();
+  void hand_out(ModelValueId v, BufferId b);
+  void finish_total(BufferId b, const std::string& state);
+  void finish_totals();
   void update();
   BufferId model_value(ModelValueId v, int m);
 
@@ -55,6 +57,7 @@ class RankEmitter {
   std::map<std::pair<ModelValueId, int>, BufferId> values_, d_values_;
   std::map<std::pair<size_t, int>, Bindings> bound_;  // per use and micro-batch
   BufferId loss_ = kNone;
+  std::vector<BufferId> totals_;  // sums of the model's results that are scalars; kNone: it is none
 };
 
 BufferId RankEmitter::add(std::string name, const TensorType& type, Placement placement,
@@ -197,7 +200,7 @@ void RankEmitter::add_states() {
     const std::vector<int> stages = c_.pipelined() ? c_.param_stages[p] : std::vector<int>{};
     const Placement& at = c_.param_placement[p];
     params_[p] = add("param/" + param.name, param.type, at, stages, true);
-    if (!c_.options.train) continue;
+    if (!c_.options.train || param.frozen) continue;
     for (const StateDef& s : c_.updates[p].states)
       add(s.prefix + "/" + param.name, state_type(s, param.type), state_placement(s, at), stages,
           true);
@@ -205,6 +208,8 @@ void RankEmitter::add_states() {
   }
   const TensorType scalar{c_.model.dtype, {}};
   if (c_.model.loss != kNone) add("loss", scalar, replicated(0), {}, true);
+  for (const ModelResult& r : c_.model.results)
+    if (is_total(c_.model, r.value)) add(r.name, scalar, replicated(0), {}, true);
   if (c_.options.train) add("grad_sum_squares", scalar, replicated(0), {}, true);
 }
 
@@ -214,8 +219,16 @@ void RankEmitter::start() {
     loss_ = add("loss sum", {c_.model.dtype, {}}, c_.loss_placement, c_.on(stage_));
     fill(loss_, 0);
   }
+  totals_.assign(c_.model.results.size(), kNone);
+  for (size_t r = 0; r < totals_.size(); ++r) {
+    const ModelResult& result = c_.model.results[r];
+    if (!is_total(c_.model, result.value)) continue;
+    totals_[r] =
+        add(result.name + " sum", {c_.model.dtype, {}}, c_.result_placement[r], c_.on(stage_));
+    fill(totals_[r], 0);
+  }
   if (!c_.options.train) return;
-  for (size_t p : c_.stage_params[index(stage_)]) {
+  for (size_t p : c_.stage_trained[index(stage_)]) {
     const Param& param = c_.model.params[p];
     gradients_[p] = add("grad/" + param.name, param.type, c_.gradient_placement[p], c_.on(stage_));
     fill(gradients_[p], 0);
@@ -248,6 +261,23 @@ std::vector<ModelValueId> RankEmitter::crossing(int stage) const {
   return {crossing.begin(), crossing.end()};
 }
 
+// Values that programs hand out: totals are summed over micro-batches, others exist once.
+void RankEmitter::hand_out(ModelValueId v, BufferId b) {
+  const Buffer from = program_.buffer(b);
+  const auto as_state = [&](const std::string& name) {
+    copy(b, add(name, from.type, from.placement, c_.on(stage_), true));
+  };
+  if (v == c_.model.loss) op("accumulate", {}, {loss_, b}, loss_);
+  if (v == c_.model.logits) as_state("logits");
+  for (size_t r = 0; r < c_.model.results.size(); ++r) {
+    if (c_.model.results[r].value != v) continue;
+    if (totals_[r] != kNone)
+      op("accumulate", {}, {totals_[r], b}, totals_[r]);
+    else
+      as_state(c_.model.results[r].name);
+  }
+}
+
 void RankEmitter::forward(int m) {
   const std::string head = fmt::format("F s{} m{} ", stage_, m);
   if (stage_ > 0) {
@@ -275,14 +305,7 @@ void RankEmitter::forward(int m) {
     for (size_t i = 0; i < use.outputs.size(); ++i) {
       const BufferId b = bound.at(part.outputs[i]);
       values_[{use.outputs[i], m}] = b;
-      if (use.outputs[i] == c_.model.loss) op("accumulate", {}, {loss_, b}, loss_);
-      const auto hand_out = [&](const std::string& name) {
-        copy(b,
-             add(name, program_.buffer(b).type, program_.buffer(b).placement, c_.on(stage_), true));
-      };
-      if (use.outputs[i] == c_.model.logits) hand_out("logits");
-      for (const ModelResult& r : c_.model.results)
-        if (use.outputs[i] == r.value) hand_out(r.name);
+      hand_out(use.outputs[i], b);
     }
   }
   if (stage_ + 1 < mesh_.pipeline_size()) {
@@ -310,6 +333,7 @@ void RankEmitter::backward(int m, Phase phase) {
   if (phase == Phase::B && !last) {
     unit(head + "recv");
     for (ModelValueId v : crossing(stage_)) {
+      if (!c_.gradient_flows[index(v)]) continue;
       const Value& value = c_.model.values[index(v)];
       const BufferId b = add(fmt::format("d_{} m{}", value.name, m), value.type,
                              place_by_letters(c_.plan, value.type), c_.on(stage_));
@@ -349,6 +373,7 @@ void RankEmitter::backward(int m, Phase phase) {
   if (phase == Phase::B && stage_ > 0) {
     unit(head + "send");
     for (ModelValueId v : crossing(stage_ - 1)) {
+      if (!c_.gradient_flows[index(v)]) continue;
       Action& a = emit(ActionKind::send);
       a.in = {d_values_.at({v, m})};
       a.peer = mesh_.neighbour(rank_, mesh_.pipeline_axis(), stage_ - 1);
@@ -356,17 +381,27 @@ void RankEmitter::backward(int m, Phase phase) {
   }
 }
 
-void RankEmitter::finish_loss() {
-  if (c_.model.loss == kNone) return;
-  unit("U loss");
-  BufferId b = loss_;
+// The whole of a total, on every rank.
+void RankEmitter::finish_total(BufferId b, const std::string& state) {
   if (c_.pipelined()) b = join(b, {});
-  copy(reduce_whole(b), program_.find_state("loss"));
+  copy(reduce_whole(b), program_.find_state(state));
+}
+
+void RankEmitter::finish_totals() {
+  if (c_.model.loss != kNone) {
+    unit("U loss");
+    finish_total(loss_, "loss");
+  }
+  for (size_t r = 0; r < totals_.size(); ++r) {
+    if (totals_[r] == kNone) continue;
+    unit("U " + c_.model.results[r].name);
+    finish_total(totals_[r], c_.model.results[r].name);
+  }
 }
 
 void RankEmitter::update() {
   unit(fmt::format("U s{} gradients", stage_));
-  const std::vector<size_t>& params = c_.stage_params[index(stage_)];
+  const std::vector<size_t>& params = c_.stage_trained[index(stage_)];
   const PartGraph& norm = c_.norm_parts[index(stage_)];
   Bindings bound;
   for (size_t i = 0; i < params.size(); ++i) {
@@ -427,7 +462,7 @@ Program RankEmitter::run() {
     else
       backward(u.microbatch, u.phase);
   }
-  finish_loss();
+  finish_totals();
   if (c_.options.train) update();
   return std::move(program_);
 }

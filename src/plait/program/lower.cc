@@ -108,6 +108,7 @@ PartGraph partition_use(const LowerContext& c, const BlockUse& use, const Graph&
   PartitionRequest r;
   r.graph = &graph;
   r.mesh = &mesh;
+  r.forget_forward = c.plan.recompute == Recompute::full;
   for (size_t i = 0; i < use.inputs.size(); ++i) {
     r.inputs.push_back(place_by_letters(c.plan, c.model.values[index(use.inputs[i])].type));
     r.d_inputs.push_back({r.inputs.back(), {}});
@@ -122,7 +123,7 @@ PartGraph partition_use(const LowerContext& c, const BlockUse& use, const Graph&
   for (ModelValueId v : use.outputs) {
     r.d_outputs.push_back(place_by_letters(c.plan, c.model.values[index(v)].type));
     r.outputs.push_back({r.d_outputs.back(), {}});
-    if (v == c.model.loss) r.outputs.back().may_stay_pending = all_axes;
+    if (is_total(c.model, v)) r.outputs.back().may_stay_pending = all_axes;
   }
   if (!c.options.train) {
     r.d_inputs.clear();
@@ -132,16 +133,49 @@ PartGraph partition_use(const LowerContext& c, const BlockUse& use, const Graph&
   return partition(r);
 }
 
+// Every use's graph. A value needs a gradient when a trained parameter lies upstream of it; a use
+// whose inputs need none yields none, and one that holds no trained parameter either is not
+// differentiated at all.
+void differentiate_uses(LowerContext& c) {
+  std::map<std::pair<size_t, std::vector<bool>>, size_t> known;
+  std::vector<bool> needs(c.model.values.size(), false);
+  c.gradient_flows.assign(c.model.values.size(), false);
+  for (const BlockUse& use : c.model.uses) {
+    std::vector<bool> inputs, params, key;
+    for (ModelValueId v : use.inputs) inputs.push_back(needs[index(v)]);
+    for (size_t p : use.params) params.push_back(!c.model.params[p].frozen);
+    if (c.options.train) {
+      key = inputs;
+      key.insert(key.end(), params.begin(), params.end());
+    }
+    const auto [it, fresh] = known.emplace(std::pair(use.block, key), c.graphs.size());
+    c.graph_of_use.push_back(it->second);
+    if (fresh) {
+      const Graph& forward = c.model.blocks[use.block];
+      c.graphs.push_back(c.options.train
+                             ? recompute(differentiate(forward, inputs, params), c.plan.recompute)
+                             : forward);
+    }
+    if (!c.options.train) continue;
+    const Graph& g = c.graphs[it->second];
+    for (size_t i = 0; i < use.outputs.size(); ++i)
+      needs[index(use.outputs[i])] = g.d_outputs[i] != kNone;
+    for (size_t i = 0; i < use.inputs.size(); ++i)
+      if (g.d_inputs[i] != kNone) c.gradient_flows[index(use.inputs[i])] = true;
+  }
+}
+
 // What identifies a partitioned block: the block, and all placements at its border.
-std::string part_key(const LowerContext& c, const BlockUse& use) {
-  std::string key = fmt::format("{}", use.block);
+std::string part_key(const LowerContext& c, size_t u) {
+  const BlockUse& use = c.model.uses[u];
+  std::string key = fmt::format("{}", c.graph_of_use[u]);
   for (size_t p : use.params)
     key += "|" + to_string(c.param_placement[p]) + to_string(c.gradient_placement[p]);
   auto add = [&](const char* kind, ModelValueId v) {
     key += kind + to_string(place_by_letters(c.plan, c.model.values[index(v)].type));
   };
   for (ModelValueId v : use.inputs) add(is_model_input(c.model, v) ? "|i" : "|v", v);
-  for (ModelValueId v : use.outputs) add(v == c.model.loss ? "|l" : "|v", v);
+  for (ModelValueId v : use.outputs) add(is_total(c.model, v) ? "|l" : "|v", v);
   return key;
 }
 
@@ -149,18 +183,11 @@ void partition_uses(LowerContext& c) {
   std::map<std::string, size_t> known;
   c.result.parts.clear();
   c.result.part_of_use.clear();
-  for (const BlockUse& use : c.model.uses) {
-    const auto [it, fresh] = known.emplace(part_key(c, use), c.result.parts.size());
+  for (size_t u = 0; u < c.model.uses.size(); ++u) {
+    const auto [it, fresh] = known.emplace(part_key(c, u), c.result.parts.size());
     c.result.part_of_use.push_back(it->second);
-    if (!fresh) continue;
-    const Graph& forward = c.model.blocks[use.block];
-    if (!c.options.train) {
-      c.result.parts.push_back(partition_use(c, use, forward));
-      continue;
-    }
-    std::vector<bool> needs;
-    for (ModelValueId v : use.inputs) needs.push_back(!is_model_input(c.model, v));
-    c.result.parts.push_back(partition_use(c, use, differentiate(forward, needs)));
+    if (fresh)
+      c.result.parts.push_back(partition_use(c, c.model.uses[u], c.graphs[c.graph_of_use[u]]));
   }
 }
 
@@ -191,7 +218,7 @@ void partition_norm(LowerContext& c, int stage) {
   g.name = "gradient norm";
   PartitionRequest r;
   std::map<std::string, ValueId> sums;  // by placement: terms pending alike are added first
-  for (size_t p : c.stage_params[static_cast<size_t>(stage)]) {
+  for (size_t p : c.stage_trained[static_cast<size_t>(stage)]) {
     const Param& param = c.model.params[p];
     const ValueId v = g.add_value("grad/" + param.name, param.type);
     g.inputs.push_back(v);
@@ -238,7 +265,7 @@ void partition_update(LowerContext& c, int stage) {
   const ValueId total = input("grad_sum_squares", scalar, pending_total);
   const ValueId loss = input("loss", scalar, replicated(0));
   ValueId scale = kNone;
-  for (size_t p : c.stage_params[static_cast<size_t>(stage)]) {
+  for (size_t p : c.stage_trained[static_cast<size_t>(stage)]) {
     const Param& param = c.model.params[p];
     const Placement& at = c.param_placement[p];
     const ParamUpdate& how = c.updates[p];
@@ -266,7 +293,7 @@ void partition_update(LowerContext& c, int stage) {
 // A plan may serve several families, so a letter that this model lacks is passed over if it is one
 // of the field's own; any other is a slip of the pen.
 void check_letters(const LowerContext& c) {
-  constexpr std::string_view kUsual = "TDHGKFVELP";
+  constexpr std::string_view kUsual = "TDHGKFVELPR";
   std::vector<std::string> known;
   for (const Extent& e : c.model.extents) known.push_back(e.name);
   for (const auto& [letter, split] : c.plan.split) {
@@ -298,6 +325,7 @@ void place_parameters(LowerContext& c) {
         stages.push_back(c.result.stage_of_use[u]);
     }
   c.stage_params.resize(static_cast<size_t>(mesh.pipeline_size()));
+  c.stage_trained.resize(c.stage_params.size());
   for (size_t p = 0; p < c.model.params.size(); ++p) {
     const Param& param = c.model.params[p];
     c.param_placement.push_back(place_parameter(c.plan, param.name, param.type));
@@ -307,8 +335,10 @@ void place_parameters(LowerContext& c) {
       if (a.size > 1 && a.name != mesh.pipeline_axis() && !gradient.is_split(a.name))
         gradient.pending.push_back({a.name, Reduce::sum});
     c.gradient_placement.push_back(std::move(gradient));
-    for (const int stage : c.param_stages[p])
+    for (const int stage : c.param_stages[p]) {
       c.stage_params[static_cast<size_t>(stage)].push_back(p);
+      if (!param.frozen) c.stage_trained[static_cast<size_t>(stage)].push_back(p);
+    }
   }
 }
 
@@ -327,7 +357,23 @@ void check_size(const LowerContext& c) {
         nodes, c.plan.microbatches, ranks, total, kMostNodes);
 }
 
+// What the model hands out that is no total, by name; empty: nothing.
+std::string value_of_tokens(const Model& model) {
+  if (model.logits != kNone) return "logits";
+  for (const ModelResult& r : model.results)
+    if (!is_total(model, r.value)) return r.name;
+  return "";
+}
+
 }  // namespace
+
+bool is_total(const Model& model, ModelValueId v) {
+  if (v == kNone) return false;
+  if (v == model.loss) return true;
+  const bool handed_out = std::any_of(model.results.begin(), model.results.end(),
+                                      [&](const ModelResult& r) { return r.value == v; });
+  return handed_out && model.values[index(v)].type.dims.empty();
+}
 
 Placement state_placement(const StateDef& state, const Placement& param) {
   Placement p;
@@ -337,10 +383,13 @@ Placement state_placement(const StateDef& state, const Placement& param) {
 
 Lowered lower(const Model& model, const Plan& plan, const LowerOptions& options) {
   if (options.train && model.loss == kNone) fail("model '{}' has no loss to train on", model.name);
-  if (plan.microbatches > 1 && (model.logits != kNone || !model.results.empty()))
+  if (options.train && model.trained_count() == 0)
+    fail("model '{}': every parameter is frozen; needs one to train", model.name);
+  const std::string each = value_of_tokens(model);
+  if (plan.microbatches > 1 && !each.empty())
     fail("model '{}' hands out {} for every token; needs microbatches = 1, found {}", model.name,
-         model.logits != kNone ? "logits" : model.results[0].name, plan.microbatches);
-  LowerContext c{model, plan, options, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+         each, plan.microbatches);
+  LowerContext c{model, plan, options, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   c.updates = choose_updates(options.optimizer, model);  // refused in evaluation too
   const int stages = plan.mesh.pipeline_size();
   const int microbatches = static_cast<int>(plan.microbatches);
@@ -350,11 +399,17 @@ Lowered lower(const Model& model, const Plan& plan, const LowerOptions& options)
   if (!options.train) c.result.schedule = forward_only(stages, microbatches);
   check_edges(c);
   place_parameters(c);
+  differentiate_uses(c);
   settle_gradients(c);
+  c.result_placement.resize(model.results.size());
   for (size_t u = 0; u < model.uses.size(); ++u)
-    for (size_t i = 0; i < model.uses[u].outputs.size(); ++i)
-      if (model.uses[u].outputs[i] == model.loss && model.loss != kNone)
-        c.loss_placement = c.part(u).placements[index(c.part(u).outputs[i])];
+    for (size_t i = 0; i < model.uses[u].outputs.size(); ++i) {
+      const ModelValueId v = model.uses[u].outputs[i];
+      const Placement& placement = c.part(u).placements[index(c.part(u).outputs[i])];
+      if (v == model.loss && v != kNone) c.loss_placement = placement;
+      for (size_t r = 0; r < model.results.size(); ++r)
+        if (v == model.results[r].value) c.result_placement[r] = placement;
+    }
   if (options.train)
     for (int stage = 0; stage < stages; ++stage) {
       partition_norm(c, stage);

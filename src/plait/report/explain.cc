@@ -14,9 +14,9 @@ namespace {
 size_t index(int32_t id) { return static_cast<size_t>(id); }
 
 constexpr std::pair<std::string_view, std::string_view> kLetters[] = {
-    {"T", "tokens"},          {"D", "width"},        {"H", "heads"},
-    {"G", "key/value heads"}, {"F", "feed-forward"}, {"V", "vocabulary"},
-    {"P", "positions"},       {"E", "experts"},      {"K", "head size"}};
+    {"T", "tokens"},       {"D", "width"},       {"H", "heads"},     {"G", "key/value heads"},
+    {"F", "feed-forward"}, {"V", "vocabulary"},  {"P", "positions"}, {"E", "experts"},
+    {"K", "head size"},    {"R", "adapter rank"}};
 
 std::string letter_words(const std::string& letter) {
   for (const auto& [name, words] : kLetters)
@@ -141,8 +141,12 @@ std::string explain_model(const Model& model) {
                         ? fmt::format("{} = {}", letter_words(e.name), e.size)
                         : fmt::format("{} = {} x {}", letter_words(e.name), e.units(), e.unit));
   return paragraph(
-      fmt::format("model '{}': {} in {}, {} of {} kinds, {}", model.name,
-                  count_of(model.parameter_count(), "parameter"), info(model.dtype).name,
+      fmt::format("model '{}': {}{} in {}, {} of {} kinds, {}", model.name,
+                  count_of(model.parameter_count(), "parameter"),
+                  model.trained_count() == model.parameter_count()
+                      ? ""
+                      : fmt::format(" ({} of them trained)", grouped(model.trained_count())),
+                  info(model.dtype).name,
                   count_of(static_cast<int64_t>(model.uses.size()), "block"), model.blocks.size(),
                   fmt::join(sizes, ", ")),
       "  ");
@@ -151,10 +155,13 @@ std::string explain_model(const Model& model) {
 std::string explain_mesh(const Model& model, const Plan& plan, const Lowered& lowered) {
   const Mesh& mesh = plan.mesh;
   std::string out = paragraph(
-      fmt::format("plan: {}{}; a step is {} of {}, schedule {}", count_of(mesh.ranks(), "rank"),
+      fmt::format("plan: {}{}; a step is {} of {}, schedule {}{}", count_of(mesh.ranks(), "rank"),
                   mesh.ranks() == 1 ? "" : " in the mesh " + to_string(mesh),
                   count_of(plan.microbatches, "micro-batch"),
-                  count_of(model.extent("T").size, "token"), lowered.schedule.name),
+                  count_of(model.extent("T").size, "token"), lowered.schedule.name,
+                  plan.recompute == Recompute::none
+                      ? ""
+                      : fmt::format(", {} recompute", to_string(plan.recompute))),
       "  ");
   Table axes({"axis", "what it does"}, "    ");
   for (const Axis& a : mesh.axes())

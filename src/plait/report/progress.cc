@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "plait/base/text.h"
 #include "plait/report/table.h"
 
 namespace plait {
@@ -63,6 +64,34 @@ void Progress::step(const StepReport& r) {
   if (r.validation_loss)
     fmt::print(out_, "{}  step {}: validation loss {:.4f}\n", terminal_ ? "\r\033[K" : "", r.step,
                *r.validation_loss);
+  std::fflush(out_);
+}
+
+BytesProgress::BytesProgress(std::FILE* out) : out_(out), terminal_(isatty(fileno(out)) != 0) {}
+
+void BytesProgress::show(const std::string& what, int64_t done, int64_t total) {
+  const auto now = std::chrono::steady_clock::now();
+  const bool fresh = what != what_;
+  if (fresh) {
+    what_ = what;
+    begin_ = now;
+  }
+  const double seconds = std::chrono::duration<double>(now - begin_).count();
+  const bool last = done >= total;
+  if (terminal_) {
+    const double since = std::chrono::duration<double>(now - drawn_).count();
+    if (!fresh && !last && since < kRedrawSeconds) return;
+    const double left =
+        done > 0 ? seconds * static_cast<double>(total - done) / static_cast<double>(done) : 0;
+    fmt::print(out_, "\r\033[K  {} {}: {} of {}, {} left", progress_bar(done, total, kBarWidth),
+               what, bytes_text(done), bytes_text(total), duration_text(left));
+    if (last) fmt::print(out_, "\n");
+    drawn_ = now;
+  } else if (last) {
+    fmt::print(out_, "  {}: {} in {:.1f} s\n", what, bytes_text(total), seconds);
+  } else if (fresh) {
+    fmt::print(out_, "  {}: {} ...\n", what, bytes_text(total));
+  }
   std::fflush(out_);
 }
 

@@ -46,6 +46,14 @@ std::string paragraph(std::string_view text, std::string_view indent) {
   return out;
 }
 
+std::string printable(std::string text) {
+  for (char& c : text) {
+    const auto b = static_cast<unsigned char>(c);
+    if (c != '\n' && (b < 32 || b == 127)) c = '?';
+  }
+  return text;
+}
+
 std::string grouped(int64_t n) {
   std::string s = std::to_string(n);
   for (auto i = static_cast<int64_t>(s.size()) - 3; i > (n < 0 ? 1 : 0); i -= 3)

@@ -35,6 +35,8 @@ std::string rank_table(const std::vector<std::string>& header,
 std::vector<std::string> fold(std::string_view text, size_t width);
 // A paragraph that fits the page, every line indented.
 std::string paragraph(std::string_view text, std::string_view indent = "");
+// For a terminal: control characters as '?', but line ends as they are.
+std::string printable(std::string text);
 // 1234567 -> "1 234 567".
 std::string grouped(int64_t n);
 // "1 rank", "8 ranks".

@@ -7,7 +7,7 @@
 #include "plait/base/error.h"
 #include "plait/tokens/jinja/interpreter.h"
 #include "plait/tokens/jinja/parser.h"
-#include "plait/tokens/jinja/unicode.h"
+#include "plait/tokens/tokenizer.h"
 
 namespace plait {
 
@@ -29,7 +29,7 @@ namespace {
 using Json = TemplateInputs::Json;
 
 Value checked_text(const std::string& s) {
-  if (!jinja::is_valid(s)) jinja::problem("a text that is not valid UTF-8");
+  if (find_invalid_utf8(s)) jinja::problem("a text that is not valid UTF-8");
   return Value::text(s);
 }
 
@@ -140,7 +140,7 @@ void set_inputs(jinja::Interpreter& in, const TemplateInputs& inputs, const std:
 }  // namespace
 
 ChatTemplate ChatTemplate::parse(std::string_view text, const std::string& source) {
-  if (!jinja::is_valid(text)) fail("{}: the template is not valid UTF-8", source);
+  if (find_invalid_utf8(text)) fail("{}: the template is not valid UTF-8", source);
   auto parsed = std::make_shared<Parsed>();
   parsed->source = source;
   parsed->body = jinja::parse(text, parsed->source);

@@ -207,6 +207,21 @@ std::string_view with_known_characters(std::string_view text, std::string& stora
   return changed ? std::string_view(storage) : text;
 }
 
+char32_t lower_case_since_unicode_15(char32_t c) {
+  switch (c) {
+    case 0x1c89:
+    case 0xa7cc:
+    case 0xa7da:
+      return c + 1;
+    case 0xa7cb:
+      return 0x264;
+    case 0xa7dc:
+      return 0x19b;
+    default:
+      return c >= 0x10d50 && c <= 0x10d65 ? c + 0x20 : 0;
+  }
+}
+
 bool is_unknown_to_normalizer(char32_t c) { return find_in(kSinceUnicode10, c) != nullptr; }
 
 }  // namespace plait

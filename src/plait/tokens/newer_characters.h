@@ -16,4 +16,7 @@ std::string_view with_known_characters(std::string_view text, std::string& stora
 // Characters that normalization leaves alone because they came after Unicode 10.
 bool is_unknown_to_normalizer(char32_t character);
 
+// The lower case of a capital letter that utf8proc does not know; 0 for all others.
+char32_t lower_case_since_unicode_15(char32_t character);
+
 }  // namespace plait

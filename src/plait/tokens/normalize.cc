@@ -127,6 +127,8 @@ class Lowercase final : public Normalizer {
       const char32_t c = utf8_at(text, i);
       if (c == 0x130)  // the one character whose lower case is two
         out += "i\xcc\x87";
+      else if (const char32_t lower = lower_case_since_unicode_15(c); lower != 0)
+        append_utf8(out, lower);
       else
         append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<int32_t>(c))));
     }

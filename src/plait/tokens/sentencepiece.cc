@@ -6,6 +6,7 @@
 
 #include "plait/base/digest.h"
 #include "plait/base/error.h"
+#include "plait/tokens/decoder.h"
 #include "plait/tokens/sentencepiece_check.h"
 #include "plait/tokens/utf8.h"
 #include "plait/tokens/vocabulary.h"
@@ -15,6 +16,7 @@ namespace plait {
 namespace {
 
 constexpr std::string_view kRevision = "sentencepiece 1";
+constexpr std::string_view kMark = "\xe2\x96\x81";  // stands for a space
 // A second occurrence of a message is merged into the first: normalizer { add_dummy_prefix: false
 // }.
 constexpr std::string_view kNoDummyPrefix("\x1a\x02\x18\x00", 4);
@@ -60,15 +62,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   std::string decode(std::span<const int32_t> ids, bool skip_special) const override {
     std::string text;
-    std::vector<int> run;
-    const auto& processor = has_rest_ ? rest_ : first_;
-    const auto flush = [&] {
-      if (run.empty()) return;
-      std::string part;
-      check(processor.Decode(run, &part), "decoding");
-      text += part;
-      run.clear();
-    };
+    std::vector<int32_t> run;
     for (const int32_t id : ids) {
       check_id(id);
       if (skip_special && is_special(id)) continue;
@@ -77,10 +71,11 @@ class SentencePieceTokenizer final : public Tokenizer {
         run.push_back(id);
         continue;
       }
-      flush();
+      append_run(run, text);
+      run.clear();
       if (token != nullptr) text += *token;
     }
-    flush();
+    append_run(run, text);
     if (has_rest_ && text.starts_with(' ')) text.erase(0, 1);
     return text;
   }
@@ -115,6 +110,45 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
   void load(sentencepiece::SentencePieceProcessor& processor, std::string_view file) {
     check(processor.LoadFromSerializedProto(view(file)), "not a SentencePiece model");
+  }
+
+  // Pieces between added tokens as text. The library would drop white space that opens a run.
+  void append_run(const std::vector<int32_t>& run, std::string& text) const {
+    std::string part, bytes;
+    const auto flush = [&] {
+      append_bytes(bytes, part);
+      bytes.clear();
+    };
+    for (const int32_t id : run) {
+      std::string piece = first_.IdToPiece(id);
+      if (first_.IsByte(id)) {
+        bytes.push_back(static_cast<char>(byte_fallback_value(piece)));
+        continue;
+      }
+      flush();
+      if (first_.IsControl(id)) continue;
+      for (size_t at = piece.find(kMark); at != piece.npos; at = piece.find(kMark, at + 1))
+        piece.replace(at, kMark.size(), " ");
+      part += piece;
+    }
+    flush();
+    if (facts_.remove_extra_whitespaces && text.empty())
+      part.erase(0, part.find_first_not_of(' '));
+    else if (options_.legacy && facts_.add_dummy_prefix && part.starts_with(' '))
+      part.erase(0, 1);
+    text += part;
+  }
+
+  // As the library does: one U+FFFD for every byte that opens no character.
+  static void append_bytes(std::string_view bytes, std::string& text) {
+    while (!bytes.empty()) {
+      const size_t valid = find_invalid_utf8(bytes).value_or(bytes.size());
+      text += bytes.substr(0, valid);
+      bytes.remove_prefix(valid);
+      if (bytes.empty()) return;
+      text += "\xef\xbf\xbd";
+      bytes.remove_prefix(1);
+    }
   }
 
   void read_special() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plait/base/error.h"
+#include "plait/tokens/decoder.h"
 #include "plait/tokens/utf8.h"
 
 namespace plait {
@@ -121,6 +122,8 @@ PieceFacts check_piece(std::string_view bytes, const std::string& source, int64_
       p.type = static_cast<int>(f.value);
     }
   }
+  if (p.type == kByte && byte_fallback_value(std::string(p.text)) < 0)
+    fail("{}: {}: '{}' stands for no byte", source, name, p.text);
   if (p.text.empty()) fail("{}: {} is empty", source, name);
   if (p.text.size() > kMaxPieceBytes)
     fail("{}: {} has {} bytes; at most {} are read", source, name, p.text.size(), kMaxPieceBytes);
@@ -139,6 +142,11 @@ void check_trainer(std::string_view bytes, const std::string& source) {
              f.value == 3 ? "word" : "character");
       if (f.value != 1 && f.value != 2) fail("{}: unknown model type {}", source, f.value);
     }
+    if (f.number == 24) {
+      m.want(f, 0);
+      if (f.value != 0)
+        fail("{}: treat_whitespace_as_suffix is on, which is not supported", source);
+    }
     if (f.number >= 44 && f.number <= 48) {  // surface of unknown text; special pieces
       m.want(f, 2);
       require_utf8(f.bytes, source + ": a special piece");
@@ -153,6 +161,8 @@ void check_normalizer(std::string_view bytes, const std::string& source,
   for (Field f; m.next(f);) {
     if (f.number == 2) {
       m.want(f, 2);
+      if (!f.bytes.empty() && facts == nullptr)
+        fail("{}: a map for decoded text is not supported", source);
       if (!f.bytes.empty()) check_character_map(f.bytes, source);
     }
     if (f.number >= 3 && f.number <= 5) m.want(f, 0);

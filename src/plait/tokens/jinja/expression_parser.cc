@@ -25,82 +25,6 @@ class Deeper {
   int levels_;
 };
 
-namespace {
-
-ExpressionPtr make(Expression::Kind kind, Place at) {
-  auto e = std::make_unique<Expression>();
-  e->kind = kind;
-  e->at = at;
-  return e;
-}
-
-ExpressionPtr make(Expression::Kind kind, Place at, ExpressionPtr part) {
-  auto e = make(kind, at);
-  e->parts.push_back(std::move(part));
-  return e;
-}
-
-}  // namespace
-
-bool TokenStream::accept_op(std::string_view op) {
-  if (!is_op(op)) return false;
-  take();
-  return true;
-}
-
-bool TokenStream::accept_name(std::string_view name) {
-  if (!is_name(name)) return false;
-  take();
-  return true;
-}
-
-void TokenStream::expect_op(std::string_view op) {
-  if (!accept_op(op)) error(peek().at, "expected '{}', found {}", op, describe(peek()));
-}
-
-void TokenStream::expect_name(std::string_view name) {
-  if (!accept_name(name)) error(peek().at, "expected '{}', found {}", name, describe(peek()));
-}
-
-void TokenStream::expect(Token::Kind kind) {
-  Token wanted;
-  wanted.kind = kind;
-  if (!is(kind)) error(peek().at, "expected {}, found {}", describe(wanted), describe(peek()));
-  take();
-}
-
-std::string TokenStream::name() {
-  if (!is(Token::Kind::name)) error(peek().at, "expected a name, found {}", describe(peek()));
-  return take().value;
-}
-
-bool TokenStream::mentions(size_t begin, std::string_view name) const {
-  return std::any_of(
-      tokens_.begin() + static_cast<int64_t>(begin), tokens_.begin() + static_cast<int64_t>(at_),
-      [&](const Token& t) { return t.kind == Token::Kind::name && t.value == name; });
-}
-
-std::string describe(const Token& token) {
-  switch (token.kind) {
-    case Token::Kind::data:
-      return "text";
-    case Token::Kind::block_begin:
-      return "'{%'";
-    case Token::Kind::block_end:
-      return "'%}'";
-    case Token::Kind::variable_begin:
-      return "'{{'";
-    case Token::Kind::variable_end:
-      return "'}}'";
-    case Token::Kind::text:
-      return "a string";
-    case Token::Kind::end:
-      return "the end of the template";
-    default:
-      return "'" + token.value + "'";
-  }
-}
-
 ExpressionPtr ExpressionParser::expression() {
   Deeper deeper(*this);
   const Place at = in_.peek().at;
@@ -109,7 +33,7 @@ ExpressionPtr ExpressionParser::expression() {
   int levels = 0;
   while (in_.accept_name("if")) {
     if (++levels > kMaxNesting / 4) in_.error(at, "too many inline ifs in a row");
-    ExpressionPtr whole = make(Expression::Kind::conditional, at, std::move(e));
+    ExpressionPtr whole = make_expression(Expression::Kind::conditional, at, std::move(e));
     whole->parts.push_back(logical(true));
     whole->parts.push_back(in_.accept_name("else") ? expression() : nullptr);
     e = std::move(whole);
@@ -131,7 +55,7 @@ ExpressionPtr ExpressionParser::tuple(bool with_condition) {
   if (at_tuple_end()) in_.error(at, "expected an expression, found {}", describe(in_.peek()));
   ExpressionPtr first = with_condition ? expression() : without_condition();
   if (!in_.is_op(",")) return first;
-  ExpressionPtr all = make(Expression::Kind::tuple, at, std::move(first));
+  ExpressionPtr all = make_expression(Expression::Kind::tuple, at, std::move(first));
   while (in_.accept_op(",") && !at_tuple_end())
     all->parts.push_back(with_condition ? expression() : without_condition());
   return all;
@@ -143,7 +67,7 @@ ExpressionPtr ExpressionParser::logical(bool either) {
   ExpressionPtr first = either ? logical(false) : negation();
   if (!in_.is_name(word)) return first;
   const auto kind = either ? Expression::Kind::logical_or : Expression::Kind::logical_and;
-  ExpressionPtr all = make(kind, at, std::move(first));
+  ExpressionPtr all = make_expression(kind, at, std::move(first));
   while (in_.accept_name(word)) all->parts.push_back(either ? logical(false) : negation());
   return all;
 }
@@ -153,7 +77,7 @@ ExpressionPtr ExpressionParser::negation() {
   if (!in_.is_name("not")) return comparison();
   in_.take();
   Deeper deeper(*this);
-  return make(Expression::Kind::logical_not, at, negation());
+  return make_expression(Expression::Kind::logical_not, at, negation());
 }
 
 ExpressionPtr ExpressionParser::comparison() {
@@ -177,7 +101,7 @@ ExpressionPtr ExpressionParser::comparison() {
     } else if (!in_.accept_name("in")) {
       break;
     }
-    if (!all) all = make(Expression::Kind::compare, at, std::move(e));
+    if (!all) all = make_expression(Expression::Kind::compare, at, std::move(e));
     all->operators.push_back(op);
     all->parts.push_back(sum());
   }
@@ -188,7 +112,7 @@ ExpressionPtr ExpressionParser::sum() {
   const Place at = in_.peek().at;
   ExpressionPtr first = concat();
   if (!in_.is_op("+") && !in_.is_op("-")) return first;
-  ExpressionPtr all = make(Expression::Kind::chain, at, std::move(first));
+  ExpressionPtr all = make_expression(Expression::Kind::chain, at, std::move(first));
   while (in_.is_op("+") || in_.is_op("-")) {
     all->operators.push_back(in_.take().value == "+" ? Operator::add : Operator::subtract);
     all->parts.push_back(concat());
@@ -200,7 +124,7 @@ ExpressionPtr ExpressionParser::concat() {
   const Place at = in_.peek().at;
   ExpressionPtr first = product();
   if (!in_.is_op("~")) return first;
-  ExpressionPtr all = make(Expression::Kind::concat, at, std::move(first));
+  ExpressionPtr all = make_expression(Expression::Kind::concat, at, std::move(first));
   while (in_.accept_op("~")) all->parts.push_back(product());
   return all;
 }
@@ -218,7 +142,7 @@ ExpressionPtr ExpressionParser::product() {
                                      [&](const auto& k) { return in_.is_op(k.first); });
     if (known == std::end(kAll)) return all ? std::move(all) : std::move(e);
     in_.take();
-    if (!all) all = make(Expression::Kind::chain, at, std::move(e));
+    if (!all) all = make_expression(Expression::Kind::chain, at, std::move(e));
     all->operators.push_back(known->second);
     all->parts.push_back(power());
   }
@@ -228,7 +152,7 @@ ExpressionPtr ExpressionParser::power() {  // from the left, unlike Python's
   const Place at = in_.peek().at;
   ExpressionPtr first = unary(true);
   if (!in_.is_op("**")) return first;
-  ExpressionPtr all = make(Expression::Kind::chain, at, std::move(first));
+  ExpressionPtr all = make_expression(Expression::Kind::chain, at, std::move(first));
   while (in_.accept_op("**")) {
     all->operators.push_back(Operator::power);
     all->parts.push_back(unary(true));
@@ -242,7 +166,7 @@ ExpressionPtr ExpressionParser::unary(bool with_filters) {
   if (in_.is_op("-") || in_.is_op("+")) {
     const bool minus = in_.take().value == "-";
     Deeper deeper(*this);
-    e = make(minus ? Expression::Kind::minus : Expression::Kind::plus, at, unary(false));
+    e = make_expression(minus ? Expression::Kind::minus : Expression::Kind::plus, at, unary(false));
   } else {
     e = primary();
   }
@@ -255,7 +179,7 @@ ExpressionPtr ExpressionParser::primary() {
   if (in_.is_op("(")) return parenthesized();
   if (in_.is_op("[")) return list();
   if (in_.is_op("{")) return dict();
-  ExpressionPtr e = make(Expression::Kind::constant, token.at);
+  ExpressionPtr e = make_expression(Expression::Kind::constant, token.at);
   switch (token.kind) {
     case Token::Kind::text: {
       std::string all;
@@ -297,13 +221,13 @@ ExpressionPtr ExpressionParser::primary() {
 ExpressionPtr ExpressionParser::parenthesized() {
   Deeper deeper(*this);
   const Place at = in_.take().at;
-  ExpressionPtr e = in_.is_op(")") ? make(Expression::Kind::tuple, at) : tuple(true);
+  ExpressionPtr e = in_.is_op(")") ? make_expression(Expression::Kind::tuple, at) : tuple(true);
   in_.expect_op(")");
   return e;
 }
 
 ExpressionPtr ExpressionParser::list() {
-  ExpressionPtr all = make(Expression::Kind::list, in_.take().at);
+  ExpressionPtr all = make_expression(Expression::Kind::list, in_.take().at);
   while (!in_.is_op("]")) {
     if (!all->parts.empty()) in_.expect_op(",");
     if (in_.is_op("]")) break;
@@ -314,7 +238,7 @@ ExpressionPtr ExpressionParser::list() {
 }
 
 ExpressionPtr ExpressionParser::dict() {
-  ExpressionPtr all = make(Expression::Kind::dict, in_.take().at);
+  ExpressionPtr all = make_expression(Expression::Kind::dict, in_.take().at);
   while (!in_.is_op("}")) {
     if (!all->parts.empty()) in_.expect_op(",");
     if (in_.is_op("}")) break;
@@ -357,25 +281,17 @@ ExpressionPtr ExpressionParser::filter_or_test(ExpressionPtr e) {
   }
 }
 
-ExpressionPtr ExpressionParser::filters(ExpressionPtr value) {
-  for (int n = 0; in_.accept_op("|"); ++n) {
-    if (n > kMaxNesting / 4) in_.error(in_.peek().at, "too many filters in a row");
-    value = filter(std::move(value));
-  }
-  return value;
-}
-
 ExpressionPtr ExpressionParser::dot(ExpressionPtr e) {
   const Place at = in_.take().at;
   const Token name = in_.peek();
   if (name.kind == Token::Kind::integer) {
     in_.take();
-    ExpressionPtr item = make(Expression::Kind::item, at, std::move(e));
-    item->parts.push_back(make(Expression::Kind::constant, name.at));
+    ExpressionPtr item = make_expression(Expression::Kind::item, at, std::move(e));
+    item->parts.push_back(make_expression(Expression::Kind::constant, name.at));
     item->parts[1]->value = Value::integer(std::stoll(name.value));
     return item;
   }
-  ExpressionPtr attribute = make(Expression::Kind::attribute, name.at, std::move(e));
+  ExpressionPtr attribute = make_expression(Expression::Kind::attribute, name.at, std::move(e));
   attribute->name = in_.name();
   if (attribute->name.starts_with("__"))
     in_.error(name.at, "attributes such as '{}' are not supported", attribute->name);
@@ -386,7 +302,7 @@ ExpressionPtr ExpressionParser::dot(ExpressionPtr e) {
 
 ExpressionPtr ExpressionParser::subscript(ExpressionPtr e) {
   const Place at = in_.take().at;
-  ExpressionPtr item = make(Expression::Kind::item, at, std::move(e));
+  ExpressionPtr item = make_expression(Expression::Kind::item, at, std::move(e));
   ExpressionPtr first = in_.is_op(":") ? nullptr : expression();
   if (in_.is_op(",")) in_.error(in_.peek().at, "several subscripts at once are not supported");
   item->parts.push_back(std::move(first));
@@ -397,101 +313,6 @@ ExpressionPtr ExpressionParser::subscript(ExpressionPtr e) {
   }
   in_.expect_op("]");
   return item;
-}
-
-ExpressionPtr ExpressionParser::call(ExpressionPtr callee) {
-  const Place at = callee->at;
-  ExpressionPtr e = make(Expression::Kind::call, at, std::move(callee));
-  e->arguments = arguments();
-  return e;
-}
-
-std::vector<Argument> ExpressionParser::arguments() {
-  using Kind = Argument::Kind;
-  std::vector<Argument> all;
-  in_.expect_op("(");
-  while (!in_.is_op(")")) {
-    if (!all.empty()) in_.expect_op(",");
-    if (in_.is_op(")")) break;
-    Argument a;
-    const Place at = in_.peek().at;
-    if (in_.accept_op("*")) {
-      a.kind = Kind::spread;
-    } else if (in_.accept_op("**")) {
-      a.kind = Kind::spread_named;
-    } else if (in_.is(Token::Kind::name) && in_.is_op("=", 1)) {
-      a.kind = Kind::named;
-      a.name = in_.name();
-      in_.take();
-      for (const Argument& other : all)
-        if (other.kind == Kind::named && other.name == a.name)
-          in_.error(at, "the argument '{}' is given twice", a.name);
-    }
-    const Kind last = all.empty() ? Kind::plain : all.back().kind;
-    if (a.kind == Kind::plain ? last != Kind::plain : a.kind == Kind::spread && last > Kind::named)
-      in_.error(at, "this argument must come before the ones before it");
-    a.value = expression();
-    all.push_back(std::move(a));
-  }
-  in_.expect_op(")");
-  return all;
-}
-
-ExpressionPtr ExpressionParser::filter(ExpressionPtr value) {
-  ExpressionPtr e = make(Expression::Kind::filter, in_.peek().at, std::move(value));
-  e->name = in_.name();
-  if (in_.is_op("(")) e->arguments = arguments();
-  check_filter(*e);
-  return e;
-}
-
-ExpressionPtr ExpressionParser::test(ExpressionPtr value) {
-  const Place at = in_.take().at;
-  const bool negated = in_.accept_name("not");
-  ExpressionPtr e = make(Expression::Kind::test, in_.peek().at, std::move(value));
-  e->name = in_.name();
-  const Token& next = in_.peek();
-  const bool word = next.kind == Token::Kind::name && next.value != "else" && next.value != "or" &&
-                    next.value != "and";
-  if (in_.is_op("(")) {
-    e->arguments = arguments();
-  } else if (word || next.kind == Token::Kind::text || next.kind == Token::Kind::integer ||
-             next.kind == Token::Kind::real || in_.is_op("[") || in_.is_op("{")) {
-    if (in_.is_name("is")) in_.error(next.at, "tests cannot be chained with 'is'");
-    // As in Jinja, the word behind a test is its argument, be it `if`.
-    Argument a;
-    a.value = postfix(primary());
-    e->arguments.push_back(std::move(a));
-  }
-  check_test(*e);
-  return negated ? make(Expression::Kind::logical_not, at, std::move(e)) : std::move(e);
-}
-
-void ExpressionParser::check_filter(const Expression& e) const {
-  const Filter* f = find_filter(e.name);
-  if (f == nullptr) in_.error(e.at, "the filter '{}' is not supported", e.name);
-  if (f->run_free != nullptr) return;
-  size_t plain = 0;
-  for (const Argument& a : e.arguments) {
-    if (a.kind == Argument::Kind::spread || a.kind == Argument::Kind::spread_named) return;
-    plain += a.kind == Argument::Kind::plain;
-    if (a.kind == Argument::Kind::named &&
-        std::find(f->parameters.begin(), f->parameters.end(), a.name) == f->parameters.end())
-      in_.error(a.value->at, "the filter '{}' has no argument '{}'", e.name, a.name);
-  }
-  if (plain > f->parameters.size())
-    in_.error(e.at, "the filter '{}' takes {} arguments, found {}", e.name, f->parameters.size(),
-              plain);
-}
-
-void ExpressionParser::check_test(const Expression& e) const {
-  const Test* t = find_test(e.name);
-  if (t == nullptr) in_.error(e.at, "the test '{}' is not supported", e.name);
-  for (const Argument& a : e.arguments)
-    if (a.kind != Argument::Kind::plain) in_.error(a.value->at, "tests take plain arguments only");
-  if (e.arguments.size() != t->arguments)
-    in_.error(e.at, "the test '{}' takes {} arguments, found {}", e.name, t->arguments,
-              e.arguments.size());
 }
 
 }  // namespace plait::jinja

@@ -312,7 +312,7 @@ class Lexer {
   void append_checked(std::string& value, uint32_t code, size_t start) {
     if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
       error(start, "this escape names no character");
-    append_character(value, code);
+    append_utf8(value, code);
   }
 
   void op() {

@@ -180,7 +180,15 @@ const Method* find_dict_method(std::string_view name) {
 
 bool is_method(std::string_view name) {
   return find_text_method(name) != nullptr || find_sequence_method(name) != nullptr ||
-         find_dict_method(name) != nullptr || name == "cycle" || name == "changed";
+         find_dict_method(name) != nullptr || name == "cycle" || name == "changed" ||
+         is_change(name);
+}
+
+bool is_change(std::string_view name) {
+  static constexpr std::string_view kAll[] = {"append", "clear",   "extend", "insert",
+                                              "pop",    "popitem", "remove", "setdefault",
+                                              "sort",   "update"};
+  return std::find(std::begin(kAll), std::end(kAll), name) != std::end(kAll);
 }
 
 List Arguments::bind(std::string_view what, std::span<const std::string_view> names,

@@ -58,6 +58,9 @@ const Method* find_text_method(std::string_view name);
 const Method* find_sequence_method(std::string_view name);
 const Method* find_dict_method(std::string_view name);
 bool is_method(std::string_view name);  // of any kind of value, or of `loop`
+// Methods of Python's lists and dicts that change them: templates name them in branches that are
+// never taken, so they are refused only when they are used, as transformers does.
+bool is_change(std::string_view name);
 
 Value run_filter(Machine& machine, const Filter& f, const Value& v, const Arguments& a);
 bool run_test(Machine& machine, const Test& t, const Value& v, const Arguments& a);

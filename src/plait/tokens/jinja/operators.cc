@@ -172,6 +172,11 @@ bool is_hashable(const Value& v, Budget& budget) {
   return v.is_text() || v.is_number() || v.is_none();
 }
 
+Value forbidden(const Value& v, const std::string& name) {
+  return Value::undefined(fmt::format(
+      "the method '{}' of a {} is not allowed: values do not change", name, v.type_name()));
+}
+
 Value element(const Value& v, int64_t index) {
   const int64_t size = length_of(v);
   if (index < -size || index >= size)
@@ -291,14 +296,13 @@ Value attribute_of(const Value& v, const std::string& name, Budget& budget) {
     case Value::Kind::sequence:
       if (v.is_sequence(Sequence::Kind::list) || v.is_sequence(Sequence::Kind::tuple))
         method = find_sequence_method(name);
+      if (v.is_sequence(Sequence::Kind::list) && is_change(name)) return forbidden(v, name);
       break;
     case Value::Kind::dict: {
       // Methods come before keys, those that would change the dict as well.
       method = find_dict_method(name);
       if (method != nullptr) break;
-      for (const char* changes : {"clear", "pop", "popitem", "setdefault", "update", "fromkeys"})
-        if (name == changes)
-          return Value::undefined(fmt::format("the method '{}' of a dict is not allowed", name));
+      if (is_change(name)) return forbidden(v, name);
       const Value* found = v.dict().find(name);
       if (found != nullptr) return *found;
       break;

@@ -55,6 +55,8 @@ class TokenStream {
 };
 
 std::string describe(const Token& token);
+ExpressionPtr make_expression(Expression::Kind kind, Place at);
+ExpressionPtr make_expression(Expression::Kind kind, Place at, ExpressionPtr part);
 
 // Expressions, from the loosest to the tightest.
 class ExpressionParser {

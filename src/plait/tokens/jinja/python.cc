@@ -14,16 +14,16 @@ void append_quoted(std::string& out, std::string_view s) {
   const bool twice =
       s.find('\'') != std::string_view::npos && s.find('"') == std::string_view::npos;
   const char32_t quote = twice ? '"' : '\'';
-  append_character(out, quote);
+  append_utf8(out, quote);
   for (size_t at = 0; at < s.size();) {
     const char32_t c = next_character(s, at);
     if (c == quote || c == '\\') {
       out += '\\';
-      append_character(out, c);
+      append_utf8(out, c);
     } else if (c == '\n' || c == '\r' || c == '\t') {
       out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
     } else if (is_printable(c)) {
-      append_character(out, c);
+      append_utf8(out, c);
     } else if (c < 0x100) {
       out += fmt::format("\\x{:02x}", static_cast<uint32_t>(c));
     } else if (c < 0x10000) {
@@ -32,7 +32,7 @@ void append_quoted(std::string& out, std::string_view s) {
       out += fmt::format("\\U{:08x}", static_cast<uint32_t>(c));
     }
   }
-  append_character(out, quote);
+  append_utf8(out, quote);
 }
 
 class Repr {
@@ -216,7 +216,7 @@ class JsonWriter {
       } else if (c < 0x20 || (style_.ensure_ascii && c > 0x7e)) {
         escaped(c);
       } else {
-        append_character(out_, c);
+        append_utf8(out_, c);
       }
     }
     out_ += '"';

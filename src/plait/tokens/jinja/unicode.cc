@@ -87,17 +87,17 @@ const Special* special(char32_t c) {
 int category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
 
 void append_all(std::string& out, std::u32string_view characters) {
-  for (const char32_t c : characters) append_character(out, c);
+  for (const char32_t c : characters) append_utf8(out, c);
 }
 
 void append_upper(std::string& out, char32_t c) {
   if (const Special* s = special(c)) return append_all(out, s->upper);
-  append_character(out, static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))));
+  append_utf8(out, static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))));
 }
 
 void append_title(std::string& out, char32_t c) {
   if (const Special* s = special(c)) return append_all(out, s->title);
-  append_character(out, static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))));
+  append_utf8(out, static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))));
 }
 
 // Derived core properties, near enough: what a letter's case does to the letters around it.
@@ -135,8 +135,8 @@ bool ends_word(std::string_view text, size_t before, size_t behind) {
 
 void append_lower(std::string& out, std::string_view text, size_t begin, size_t end, char32_t c) {
   if (c == 0x130) return append_all(out, U"i\u0307");
-  if (c == 0x3a3) return append_character(out, ends_word(text, begin, end) ? 0x3c2 : 0x3c3);
-  append_character(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+  if (c == 0x3a3) return append_utf8(out, ends_word(text, begin, end) ? 0x3c2 : 0x3c3);
+  append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
 }
 
 }  // namespace
@@ -145,30 +145,14 @@ bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
 }
 
-bool is_valid(std::string_view text) {
-  const auto* at = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
-  for (auto left = static_cast<utf8proc_ssize_t>(text.size()); left > 0;) {
-    utf8proc_int32_t c = 0;
-    const utf8proc_ssize_t n = utf8proc_iterate(at, left, &c);
-    if (n <= 0) return false;
-    at += n;
-    left -= n;
-  }
-  return true;
-}
-
 int64_t count_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(),
                        [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
 }
 
 char32_t next_character(std::string_view text, size_t& position) {
-  const auto first = static_cast<unsigned char>(text[position++]);
-  if (first < 0x80) return first;
-  int more = first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
-  char32_t c = first & (0x3fU >> more);
-  while (more-- > 0 && position < text.size())
-    c = c << 6 | (static_cast<unsigned char>(text[position++]) & 0x3fU);
+  const char32_t c = utf8_at(text, position);
+  position += utf8_length(text[position]);
   return c;
 }
 
@@ -186,12 +170,6 @@ std::vector<std::string> split_characters(std::string_view text) {
     all.emplace_back(text.substr(begin, at - begin));
   }
   return all;
-}
-
-void append_character(std::string& text, char32_t c) {
-  utf8proc_uint8_t bytes[4];
-  const auto n = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), bytes);
-  text.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(n));
 }
 
 bool is_space(char32_t c) {

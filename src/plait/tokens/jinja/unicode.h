@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "plait/tokens/utf8.h"
+
 namespace plait::jinja {
 
 int64_t count_characters(std::string_view text);
@@ -15,9 +17,7 @@ size_t offset_of(std::string_view text, int64_t index);
 // The character that begins at `position`, which is moved behind it.
 char32_t next_character(std::string_view text, size_t& position);
 std::vector<std::string> split_characters(std::string_view text);
-void append_character(std::string& text, char32_t c);
 bool is_ascii(std::string_view text);
-bool is_valid(std::string_view text);  // UTF-8
 
 bool is_space(char32_t c);      // str.isspace
 bool is_printable(char32_t c);  // str.isprintable
