@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -63,6 +64,7 @@ NotFinite::Where found_by(Session& session, const Batch& batch) {
 TEST(ExecFinite, ABadGradientChangesNothingInAnyOptimizer) {
   for (const std::string& name : optimizer_names())
     for (const double limit : {0.0, 1.0}) {
+      if (limit == 0 && name != "adamw") continue;  // clip_scale decides, whatever the optimizer
       SCOPED_TRACE(fmt::format("{} clipped at {}", name, limit));
       Scene s;
       Optimizer optimizer;
