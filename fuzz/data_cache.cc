@@ -2,6 +2,7 @@
 
 #include "fuzz.h"
 #include "plait/base/digest.h"
+#include "plait/base/error.h"
 #include "plait/data/token_cache.h"
 
 namespace plait {

@@ -16,16 +16,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Run {
+class KilledRun {
  public:
-  explicit Run(const std::string& name) : folder_(path_beside(testing::TempDir() + name)) {
+  explicit KilledRun(const std::string& name) : folder_(path_beside(testing::TempDir() + name)) {
     fs::create_directories(folder_);
     std::string text;
     for (int i = 0; i < 400; ++i) text += static_cast<char>(random_bits(7, Stream::test, i) % 60);
     write_text(folder_ + "/text.txt", text);
     write_text(folder_ + "/plan.toml", "mesh = ['dp=2']\nmicrobatches = 2\n[split]\nT = 'dp'\n");
   }
-  ~Run() { fs::remove_all(folder_); }
+  ~KilledRun() { fs::remove_all(folder_); }
 
   std::vector<std::string> arguments() const {
     return {"train",
@@ -79,7 +79,7 @@ class Run {
 };
 
 TEST(SlowKill, FiftyKillsLeaveNoTrace) {
-  Run undisturbed("undisturbed"), killed("killed");
+  KilledRun undisturbed("undisturbed"), killed("killed");
   const CommandResult whole = run_plait(undisturbed.arguments());
   ASSERT_EQ(whole.exit_code, 0) << whole.out;
   ASSERT_EQ(undisturbed.metrics().size(), 60u);
@@ -116,7 +116,7 @@ TEST(SlowKill, FiftyKillsLeaveNoTrace) {
 }
 
 TEST(Kill, TheFirstSignalSavesAndEnds) {
-  Run run("signal"), undisturbed("signal-undisturbed");
+  KilledRun run("signal"), undisturbed("signal-undisturbed");
   std::vector<std::string> slow = run.arguments();
   const auto steps = std::find(slow.begin(), slow.end(), "60");
   ASSERT_NE(steps, slow.end());

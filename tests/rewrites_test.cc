@@ -322,6 +322,12 @@ TEST(Lora, MergedWeightsGiveTheSameLogits) {
   }
 }
 
+TEST(Lora, UnevenHeads) {
+  const Model m = adapted(build(kLlama), {"all-linear"});
+  // Four heads over three ranks: two, one and one.
+  EXPECT_NO_THROW(verify(lower(m, plan("'tp=3'", "H = 'tp'\nG = 'tp'\n")).programs));
+}
+
 TEST(Lora, ARefusedPlanIsMended) {
   const Model m = adapted(build(kLlama), {"all-linear"});
   Plan p = plan("'pp=2'", "");

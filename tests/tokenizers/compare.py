@@ -199,6 +199,7 @@ def unpack_debian(work, package):
         debs = work / "debs"
         debs.mkdir(exist_ok=True)
         run("apt-get", "-qq", "download", package, cwd=debs)
+        folder.mkdir(parents=True)
         run("dpkg-deb", "-x", next(debs.glob(package + "_*.deb")), folder)
     return folder
 
@@ -276,7 +277,7 @@ def plait(binary, path, lines, *options):
     out = run(binary, "tokenize", path, "--json-lines", *options,
               input="\n".join(json.dumps(x) for x in lines) + "\n", stdout=subprocess.PIPE,
               text=True).stdout
-    return [json.loads(x) for x in out.splitlines()], time.time() - start
+    return [json.loads(x) for x in out.split("\n")[:-1]], time.time() - start
 
 
 def compare(name, path, binary, texts_of):

@@ -4,14 +4,15 @@
 #include <memory>
 
 #include "plait/base/error.h"
-#include "plait/cli/chat.h"
 #include "plait/cli/commands.h"
 #include "plait/cli/common.h"
+#include "plait/cli/open_data.h"
 #include "plait/data/megatron.h"
 #include "plait/data/split.h"
 #include "plait/data/tokenise.h"
 #include "plait/io/files.h"
 #include "plait/report/explain_data.h"
+#include "plait/report/progress.h"
 #include "plait/report/table.h"
 
 namespace plait {
@@ -37,10 +38,13 @@ struct Opened {
 
 Opened open(const DataOptions& o) {
   Opened opened;
-  TextTools text = load_text_tools(o.tokenizer);
+  Text text = open_text(o.tokenizer, "", 0);
+  BytesProgress progress(stderr);
+  opened.store = open_store(
+      o.source, o.config, *text.tokenizer, text.renderer(),
+      [&](const std::string& what, int64_t done, int64_t all) { progress.show(what, done, all); },
+      opened.report, opened.notes);
   opened.tokenizer = std::move(text.tokenizer);
-  opened.store = open_store(o.source, o.config, *opened.tokenizer, text.renderer, {}, opened.report,
-                            opened.notes);
   return opened;
 }
 

@@ -7,6 +7,12 @@
 
 namespace plait {
 
+namespace {
+// Templates that write the date would make other data every day. This is the one that those of
+// Llama 3 write where no clock is given: 26 July 2024.
+constexpr int64_t kTrainingDate = 1721952000;
+}  // namespace
+
 void add_data_options(CLI::App& command, DataFlags& o) {
   const std::string group = "Data";
   DataConfig& c = o.config;
@@ -62,7 +68,9 @@ void add_data_options(CLI::App& command, DataFlags& o) {
 ChatRenderer Text::renderer() const {
   if (!chat) return {};
   ChatRenderer r;
-  r.digest = chat->digest();
+  std::string tokens;
+  for (const auto& [name, value] : special_tokens) tokens += name + "=" + value + "\n";
+  r.digest = digest(fmt::format("{} {}", chat->digest(), tokens));
   r.render = [this](const ChatRenderer::Json& messages, const ChatRenderer::Json& tools,
                     bool add_generation_prompt) {
     TemplateInputs in;
@@ -70,6 +78,7 @@ ChatRenderer Text::renderer() const {
     in.tools = tools;
     in.add_generation_prompt = add_generation_prompt;
     for (const auto& [name, value] : special_tokens) in.more[name] = value;
+    in.now = kTrainingDate;
     return chat->render(in);
   };
   return r;

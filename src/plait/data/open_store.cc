@@ -142,7 +142,7 @@ class Opener {
     report_.cache = why.empty() ? fmt::format("written to '{}'", path)
                                 : fmt::format("made anew in '{}': {}", path, why);
     if (!why.empty()) notes_.push_back(fmt::format("cache '{}' is made anew: {}", path, why));
-    return build(path);
+    return build(path, true);
   }
 
  private:
@@ -183,12 +183,12 @@ class Opener {
     const fs::path folder = fs::temp_directory_path(error);
     if (error) fail("no folder for temporary files: {}", error.message());
     const std::string path = path_beside((folder / "plait-tokens").string());
-    auto cache = build(path);
+    auto cache = build(path, false);
     fs::remove(path, error);  // the open file stays readable
     return cache;
   }
 
-  std::unique_ptr<TokenCache> build(const std::string& path) {
+  std::unique_ptr<TokenCache> build(const std::string& path, bool kept) {
     const bool masked = files_.format == Format::jsonl && files_.shape != Shape::text;
     const Encoder encoder(config_, tokenizer_, renderer_);
     std::vector<json> files = seen_all(files_);
@@ -205,7 +205,7 @@ class Opener {
     stamp["skipped_lines"] = result.skipped_lines;
     stamp["empty_documents"] = result.empty_documents;
     stamp["notes"] = result.notes;
-    writer.commit(stamp);
+    writer.commit(stamp, kept);
     return take(std::make_unique<TokenCache>(path));
   }
 

@@ -118,7 +118,7 @@ void TokenCacheWriter::flush_block() {
   in_block_ = 0;
 }
 
-void TokenCacheWriter::commit(const nlohmann::json& stamp) {
+void TokenCacheWriter::commit(const nlohmann::json& stamp, bool sync) {
   PLAIT_CHECK(offsets_.back() == tokens_, "a document is not ended");
   if (in_block_ > 0) flush_block();
   const auto table_bytes = static_cast<int64_t>(offsets_.size() * 8);
@@ -141,7 +141,7 @@ void TokenCacheWriter::commit(const nlohmann::json& stamp) {
   file_.write(text.data(), text.size());
   file_.write(trailer.data(), sizeof trailer);
   file_.write(kEnd.data(), kEnd.size());
-  file_.commit();
+  file_.commit(sync);
 }
 
 // ---- reading ------------------------------------------------------------------------------

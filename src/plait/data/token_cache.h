@@ -29,7 +29,7 @@ class TokenCacheWriter {
   // Tokens of the document that is being written. `learn` is ignored unless `masked`.
   void add(std::span<const int32_t> ids, std::span<const uint8_t> learn);
   void end_document();
-  void commit(const nlohmann::json& stamp);
+  void commit(const nlohmann::json& stamp, bool sync = true);
 
   int64_t documents() const { return static_cast<int64_t>(offsets_.size()) - 1; }
   int64_t tokens() const { return tokens_; }

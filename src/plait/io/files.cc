@@ -78,14 +78,14 @@ void AtomicFile::write(const void* data, size_t bytes) {
   }
 }
 
-void AtomicFile::commit() {
-  if (::fsync(descriptor_) != 0) system_fail("sync", path_);
+void AtomicFile::commit(bool sync) {
+  if (sync && ::fsync(descriptor_) != 0) system_fail("sync", path_);
   const int closed = ::close(descriptor_);
   descriptor_ = -1;
   if (closed != 0) system_fail("close", path_);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) system_fail("write", path_);
   temporary_.clear();
-  sync_folder(folder_of(path_));
+  if (sync) sync_folder(folder_of(path_));
 }
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {

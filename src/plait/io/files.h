@@ -24,7 +24,7 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
   void write(const void* data, size_t bytes);
-  void commit();
+  void commit(bool sync = true);  // false: for what need not outlive a crash of the machine
   const Digest128& digest() const { return digest_; }  // of what was written so far
   int64_t bytes() const { return bytes_; }
 

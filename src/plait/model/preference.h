@@ -20,10 +20,11 @@
 //                           the values do not matter
 //   pair_weight  float []   1 / the pairs of the whole step for their mean, in every micro-batch
 //
-// What programs hand out, summed over the micro-batches of the step: "loss"; and
-// "preference_margin", the sum over pairs of log-ratio of chosen less that of rejected (times beta:
-// TRL's rewards/margins), and "preference_right", how many pairs have a margin above 0.
-// The formulas: ops/preference_loss.cc.
+// What programs hand out on every rank, summed over the micro-batches of the step: "loss";
+// "preference_margin", the sum over pairs of the log-ratio (policy to reference) of the chosen
+// answer less that of the rejected one; and "preference_right", how many pairs have a margin above
+// 0. Beta times the mean margin is what TRL calls rewards/margins. The formulas:
+// ops/preference_loss.cc.
 #pragma once
 
 #include <string>

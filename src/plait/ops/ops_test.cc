@@ -536,6 +536,33 @@ TEST(Ops, KnownValues) {
   for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(y[0].data[i], expected[i], 1e-15);
 }
 
+// One pair of two tokens each: the chosen answer gained 1.5, the rejected one 0.5.
+TEST(Ops, PreferenceLossByHand) {
+  const Extent t{"T", 5, 5};
+  Tensor nll({Dtype::f64, {t}}), reference({Dtype::f64, {t}}), weights({Dtype::f64, {t}}, 1);
+  Tensor pairs({Dtype::i32, {t}});
+  nll.data = {1, 2, 3, 4, 50};
+  reference.data = {2, 2.5, 3.5, 9, 60};
+  weights.data[3] = 0;
+  pairs.data = {1, 1, 2, 2, 0};
+  const auto loss = [&](const Attrs& attrs) {
+    const Tensors out = run_whole(find_op("preference_loss"), attrs,
+                                  {nll, reference, weights, pairs, Tensor({Dtype::f64, {}}, 3)});
+    EXPECT_EQ(out[1].data[0], 1);
+    EXPECT_EQ(out[2].data[0], 1);
+    return out[0].data[0];
+  };
+  EXPECT_DOUBLE_EQ(loss({{"beta", 2}}), 3 * std::log(1 + std::exp(-2)));
+  EXPECT_DOUBLE_EQ(loss({{"beta", 2}, {"label_smoothing", 0.25}}),
+                   3 * (0.75 * std::log(1 + std::exp(-2)) + 0.25 * std::log(1 + std::exp(2))));
+  EXPECT_DOUBLE_EQ(loss({{"beta", 0.25}, {"variant", 1}}), 3 * 0.75);
+  EXPECT_DOUBLE_EQ(loss({{"beta", 0.25}, {"variant", 2}}), 3);
+  std::fill(reference.data.begin(), reference.data.begin() + 2, 1e6);  // no overflow far away
+  const Tensors far = run_whole(find_op("preference_loss"), {{"beta", 1}},
+                                {reference, nll, weights, pairs, Tensor({Dtype::f64, {}}, 1)});
+  EXPECT_NEAR(far[0].data[0], 2e6 - 3.5, 1);
+}
+
 TEST(Ops, ClipScaleIsOneWithoutALimitAndBelowIt) {
   EXPECT_EQ(apply("clip_scale", {100, 1}, {{"max_norm", 0}}), 1);
   EXPECT_EQ(apply("clip_scale", {100, 1}, {{"max_norm", 11}}), 1);

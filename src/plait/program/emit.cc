@@ -47,8 +47,8 @@ class RankEmitter {
   void accumulate_gradients(size_t use, Bindings& bound);
   std::vector<ModelValueId> crossing(int stage) const;
   void hand_out(ModelValueId v, BufferId b);
-  void finish_loss();
-  void finish_results();
+  void finish_total(BufferId b, const std::string& state);
+  void finish_totals();
   void update();
   BufferId model_value(ModelValueId v, int m);
 
@@ -61,7 +61,7 @@ class RankEmitter {
   std::map<std::pair<ModelValueId, int>, BufferId> values_, d_values_;
   std::map<std::pair<size_t, int>, Bindings> bound_;  // per use and micro-batch
   BufferId loss_ = kNone;
-  std::map<std::string, BufferId> totals_;  // results that are scalars, by name
+  std::vector<BufferId> totals_;  // sums of the model's results that are scalars; kNone: it is none
 };
 
 BufferId RankEmitter::add(std::string name, const TensorType& type, Placement placement,
@@ -212,6 +212,8 @@ void RankEmitter::add_states() {
   }
   const TensorType scalar{c_.model.dtype, {}};
   if (c_.model.loss != kNone) add("loss", scalar, replicated(0), {}, true);
+  for (const ModelResult& r : c_.model.results)
+    if (is_total(c_.model, r.value)) add(r.name, scalar, replicated(0), {}, true);
   if (c_.options.train) add("grad_sum_squares", scalar, replicated(0), {}, true);
 }
 
@@ -220,6 +222,14 @@ void RankEmitter::start() {
   if (c_.model.loss != kNone) {
     loss_ = add("loss sum", {c_.model.dtype, {}}, c_.loss_placement, c_.on(stage_));
     fill(loss_, 0);
+  }
+  totals_.assign(c_.model.results.size(), kNone);
+  for (size_t r = 0; r < totals_.size(); ++r) {
+    const ModelResult& result = c_.model.results[r];
+    if (!is_total(c_.model, result.value)) continue;
+    totals_[r] =
+        add(result.name + " sum", {c_.model.dtype, {}}, c_.result_placement[r], c_.on(stage_));
+    fill(totals_[r], 0);
   }
   if (!c_.options.train) return;
   for (size_t p : c_.stage_trained[index(stage_)]) {
@@ -261,18 +271,14 @@ void RankEmitter::hand_out(ModelValueId v, BufferId b) {
   const auto as_state = [&](const std::string& name) {
     copy(b, add(name, from.type, from.placement, c_.on(stage_), true));
   };
+  if (v == c_.model.loss) op("accumulate", {}, {loss_, b}, loss_);
   if (v == c_.model.logits) as_state("logits");
-  for (const ModelResult& r : c_.model.results) {
-    if (r.value != v) continue;
-    if (!is_total(c_.model, v)) {
-      as_state(r.name);
-      continue;
-    }
-    if (!totals_.contains(r.name)) {
-      totals_[r.name] = add(r.name + " sum", from.type, from.placement, c_.on(stage_));
-      fill(totals_.at(r.name), 0);
-    }
-    op("accumulate", {}, {totals_.at(r.name), b}, totals_.at(r.name));
+  for (size_t r = 0; r < c_.model.results.size(); ++r) {
+    if (c_.model.results[r].value != v) continue;
+    if (totals_[r] != kNone)
+      op("accumulate", {}, {totals_[r], b}, totals_[r]);
+    else
+      as_state(c_.model.results[r].name);
   }
 }
 
@@ -303,7 +309,6 @@ void RankEmitter::forward(int m) {
     for (size_t i = 0; i < use.outputs.size(); ++i) {
       const BufferId b = bound.at(part.outputs[i]);
       values_[{use.outputs[i], m}] = b;
-      if (use.outputs[i] == c_.model.loss) op("accumulate", {}, {loss_, b}, loss_);
       hand_out(use.outputs[i], b);
     }
   }
@@ -400,21 +405,21 @@ void RankEmitter::backward(int m, bool input_gradient, bool weight_gradient) {
   }
 }
 
-void RankEmitter::finish_loss() {
-  if (c_.model.loss == kNone) return;
-  unit("U loss");
-  BufferId b = loss_;
+// The whole of a total, on every rank.
+void RankEmitter::finish_total(BufferId b, const std::string& state) {
   if (c_.pipelined()) b = join(b, {});
-  copy(reduce_whole(b), program_.find_state("loss"));
+  copy(reduce_whole(b), program_.find_state(state));
 }
 
-void RankEmitter::finish_results() {
-  if (totals_.empty()) return;
-  unit("U results");
-  for (const auto& [name, total] : totals_) {
-    const BufferId whole = reduce_whole(total);
-    copy(whole, add(name, program_.buffer(whole).type, program_.buffer(whole).placement,
-                    c_.on(stage_), true));
+void RankEmitter::finish_totals() {
+  if (c_.model.loss != kNone) {
+    unit("U loss");
+    finish_total(loss_, "loss");
+  }
+  for (size_t r = 0; r < totals_.size(); ++r) {
+    if (totals_[r] == kNone) continue;
+    unit("U " + c_.model.results[r].name);
+    finish_total(totals_[r], c_.model.results[r].name);
   }
 }
 
@@ -487,8 +492,7 @@ Program RankEmitter::run() {
       backward(u.microbatch, u.phase == Phase::B, both || u.phase == Phase::W);
     if (both) ++i;
   }
-  finish_loss();
-  finish_results();
+  finish_totals();
   if (c_.options.train) update();
   return std::move(program_);
 }

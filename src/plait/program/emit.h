@@ -17,6 +17,7 @@ struct LowerContext {
   std::vector<Placement> param_placement;         // dimensions only
   std::vector<Placement> gradient_placement;      // with what stays pending in a micro-batch
   Placement loss_placement;                       // of one micro-batch's loss
+  std::vector<Placement> result_placement;        // of the model's results, in one micro-batch
   std::vector<std::vector<size_t>> stage_params;  // parameters of a pipeline rank, in order
   std::vector<std::vector<size_t>> stage_trained;  // those that are not frozen
   std::vector<PartGraph> norm_parts;               // per pipeline rank: gradients -> whole, total

@@ -389,7 +389,7 @@ Lowered lower(const Model& model, const Plan& plan, const LowerOptions& options)
   if (plan.microbatches > 1 && !each.empty())
     fail("model '{}' hands out {} for every token; needs microbatches = 1, found {}", model.name,
          each, plan.microbatches);
-  LowerContext c{model, plan, options, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  LowerContext c{model, plan, options, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   c.updates = choose_updates(options.optimizer, model);  // refused in evaluation too
   const int stages = plan.mesh.pipeline_size();
   const int microbatches = static_cast<int>(plan.microbatches);
@@ -401,10 +401,15 @@ Lowered lower(const Model& model, const Plan& plan, const LowerOptions& options)
   place_parameters(c);
   differentiate_uses(c);
   settle_gradients(c);
+  c.result_placement.resize(model.results.size());
   for (size_t u = 0; u < model.uses.size(); ++u)
-    for (size_t i = 0; i < model.uses[u].outputs.size(); ++i)
-      if (model.uses[u].outputs[i] == model.loss && model.loss != kNone)
-        c.loss_placement = c.part(u).placements[index(c.part(u).outputs[i])];
+    for (size_t i = 0; i < model.uses[u].outputs.size(); ++i) {
+      const ModelValueId v = model.uses[u].outputs[i];
+      const Placement& placement = c.part(u).placements[index(c.part(u).outputs[i])];
+      if (v == model.loss && v != kNone) c.loss_placement = placement;
+      for (size_t r = 0; r < model.results.size(); ++r)
+        if (v == model.results[r].value) c.result_placement[r] = placement;
+    }
   if (options.train)
     for (int stage = 0; stage < stages; ++stage) {
       partition_norm(c, stage);

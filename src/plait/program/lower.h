@@ -23,9 +23,10 @@ struct LowerOptions {
 };
 
 // States of a program, by name: "param/NAME"; what the optimizer keeps ("m/NAME" and "v/NAME" with
-// AdamW); "loss" and "grad_sum_squares" (scalars); "logits" and the model's results, by name, where it has
-// them. When one of the two scalars is not finite, the step has left parameters and the optimizer's states as they
-// were, in every bit and on every rank.
+// AdamW); "loss" and "grad_sum_squares" (scalars); "logits" and the model's results, by name, where
+// it has them; results that are scalars are summed over micro-batches, the others need one
+// micro-batch. When one of the two scalars is not finite, the step has left parameters and the
+// optimizer's states as they were, in every bit and on every rank.
 struct Lowered {
   Programs programs;
   Schedule schedule;

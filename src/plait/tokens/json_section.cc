@@ -23,7 +23,8 @@ std::string_view json_kind(const json& value) {
   }
 }
 
-Section::Section(const json& value, std::string where) : value_(value), where_(std::move(where)) {
+Section::Section(const json& value, std::string where, bool is_file)
+    : value_(value), where_(std::move(where)), is_file_(is_file) {
   if (!value.is_object()) fail("{}: expected an object, found {}", where_, json_kind(value));
 }
 

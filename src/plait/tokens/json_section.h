@@ -1,6 +1,7 @@
 // One object of a tokenizer.json: its values by name, checked, and a refusal that says where.
 //
-//   Section s(json, "tokenizer.json: normalizer");
+//   Section file(json, "tokenizer.json", true);                  // a whole file
+//   Section s(file.value("normalizer"), file.where("normalizer"));  // "tokenizer.json: normalizer"
 //   const bool left = s.boolean("strip_left", true);
 //   s.finish();   // throws when the object holds a name that was not asked for
 //
@@ -19,10 +20,13 @@ namespace plait {
 
 class Section {
  public:
-  Section(const nlohmann::json& value, std::string where);  // throws unless it is an object
+  // Throws unless it is an object.
+  Section(const nlohmann::json& value, std::string where, bool is_file = false);
 
   const std::string& where() const { return where_; }
-  std::string where(std::string_view name) const { return where_ + "." + std::string(name); }
+  std::string where(std::string_view name) const {
+    return where_ + (is_file_ ? ": " : ".") + std::string(name);
+  }
 
   bool has(const std::string& name);                     // there, and not null
   const nlohmann::json& value(const std::string& name);  // throws when missing
@@ -46,6 +50,7 @@ class Section {
  private:
   const nlohmann::json& value_;
   std::string where_;
+  bool is_file_;
   std::set<std::string> asked_;
 };
 

@@ -26,7 +26,7 @@ class JsonTokenizer final : public Tokenizer {
  public:
   JsonTokenizer(const json& file, const std::string& source, const TokenizerChanges& changes)
       : source_(source) {
-    Section s(file, source);
+    Section s(file, source, true);
     s.ignore("version");
     s.ignore("truncation");  // settings of a call, which Hugging Face's callers set anew
     s.ignore("padding");
