@@ -322,12 +322,22 @@ TEST(Lora, MergedWeightsGiveTheSameLogits) {
   }
 }
 
-// A is drawn from seed, name and element, so every layout starts from the same values.
-TEST(Lora, AUsualPlanServesAnAdaptedModel) {
+TEST(Lora, UnevenHeads) {
   const Model m = adapted(build(kLlama), {"all-linear"});
-  EXPECT_EQ(initial_parameters(m, 9), initial_parameters(m, 9));
   // Four heads over three ranks: two, one and one.
   EXPECT_NO_THROW(verify(lower(m, plan("'tp=3'", "H = 'tp'\nG = 'tp'\n")).programs));
+}
+
+TEST(Lora, ARefusedPlanIsMended) {
+  const Model m = adapted(build(kLlama), {"all-linear"});
+  Plan p = plan("'pp=2'", "");
+  p.blocks = {1, 1};
+  EXPECT_THROW(lower(m, p), Error);
+  const auto found = suggest_plan(m, p, 0, {});
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->changes,
+            std::vector<std::string>{"pipeline.blocks: left out, so that FLOPs are balanced"});
+  EXPECT_NO_THROW(verify(lower(m, found->plan).programs));
 }
 
 }  // namespace

@@ -121,7 +121,8 @@ const char* to_string(Recompute how);
 
 // Rewrites a differentiated graph: B and W nodes read copies, named "NAME again", of forward
 // results that are not kept. A copy is made right before its first reader, once: what both B and W
-// read is made in B and kept until W, even when a schedule puts the two apart.
+// read is made in B and kept until W, even when a schedule puts the two apart. (Where W of a
+// pipeline rank follows its B at once, programs go block by block, so only one block's are kept.)
 Graph recompute(const Graph& joint, Recompute how);
 
 }  // namespace plait

@@ -39,7 +39,11 @@ class RankEmitter {
   void add_states();
   void start();
   void forward(int m);
-  void backward(int m, Phase phase);
+  void backward(int m, bool input_gradient, bool weight_gradient);
+  void receive_gradients(int m);
+  void send_gradients(int m);
+  void block_input_gradient(size_t use, int m);
+  void block_weight_gradient(size_t use, int m);
   void accumulate_gradients(size_t use, Bindings& bound);
   std::vector<ModelValueId> crossing(int stage) const;
   void hand_out(ModelValueId v, BufferId b);
@@ -327,57 +331,77 @@ void RankEmitter::accumulate_gradients(size_t u, Bindings& bound) {
   }
 }
 
-void RankEmitter::backward(int m, Phase phase) {
-  const std::string head = fmt::format("{} s{} m{} ", to_string(phase), stage_, m);
-  const bool last = stage_ + 1 == mesh_.pipeline_size();
-  if (phase == Phase::B && !last) {
-    unit(head + "recv");
-    for (ModelValueId v : crossing(stage_)) {
-      if (!c_.gradient_flows[index(v)]) continue;
-      const Value& value = c_.model.values[index(v)];
-      const BufferId b = add(fmt::format("d_{} m{}", value.name, m), value.type,
-                             place_by_letters(c_.plan, value.type), c_.on(stage_));
-      d_values_[{v, m}] = b;
-      Action& a = emit(ActionKind::recv);
-      a.out = {b};
-      a.peer = mesh_.neighbour(rank_, mesh_.pipeline_axis(), stage_ + 1);
-    }
+void RankEmitter::receive_gradients(int m) {
+  if (stage_ + 1 == mesh_.pipeline_size()) return;
+  unit(fmt::format("B s{} m{} recv", stage_, m));
+  for (ModelValueId v : crossing(stage_)) {
+    if (!c_.gradient_flows[index(v)]) continue;
+    const Value& value = c_.model.values[index(v)];
+    const BufferId b = add(fmt::format("d_{} m{}", value.name, m), value.type,
+                           place_by_letters(c_.plan, value.type), c_.on(stage_));
+    d_values_[{v, m}] = b;
+    Action& a = emit(ActionKind::recv);
+    a.out = {b};
+    a.peer = mesh_.neighbour(rank_, mesh_.pipeline_axis(), stage_ + 1);
   }
-  for (size_t u = c_.model.uses.size(); u-- > 0;) {
-    if (c_.result.stage_of_use[u] != stage_) continue;
-    const BlockUse& use = c_.model.uses[u];
-    const PartGraph& part = c_.part(u);
-    Bindings& bound = bound_.at({u, m});
-    unit(head + use.name);
-    for (size_t i = 0; phase == Phase::B && i < use.outputs.size(); ++i) {
-      if (part.d_outputs[i] == kNone) continue;
-      const std::pair key(use.outputs[i], m);
-      if (!d_values_.contains(key)) {
-        // The loss itself, or a value that reaches no loss.
-        const Value& value = c_.model.values[index(use.outputs[i])];
-        d_values_[key] = add(fmt::format("d_{} m{}", value.name, m), value.type,
-                             place_by_letters(c_.plan, value.type), c_.on(stage_));
-        fill(d_values_[key], use.outputs[i] == c_.model.loss ? 1 : 0);
-      }
-      bound[part.d_outputs[i]] = d_values_.at(key);
-    }
-    for (const PartNode& n : part.nodes)
-      if (n.phase == phase) node(part, n, bound, fmt::format(" {} m{}", use.name, m));
-    for (size_t i = 0; phase == Phase::B && i < use.inputs.size(); ++i)
-      if (part.d_inputs[i] != kNone) d_values_[{use.inputs[i], m}] = bound.at(part.d_inputs[i]);
-    if (phase == Phase::W) {
-      accumulate_gradients(u, bound);
-      bound_.erase({u, m});
-    }
+}
+
+void RankEmitter::send_gradients(int m) {
+  if (stage_ == 0) return;
+  unit(fmt::format("B s{} m{} send", stage_, m));
+  for (ModelValueId v : crossing(stage_ - 1)) {
+    if (!c_.gradient_flows[index(v)]) continue;
+    Action& a = emit(ActionKind::send);
+    a.in = {d_values_.at({v, m})};
+    a.peer = mesh_.neighbour(rank_, mesh_.pipeline_axis(), stage_ - 1);
   }
-  if (phase == Phase::B && stage_ > 0) {
-    unit(head + "send");
-    for (ModelValueId v : crossing(stage_ - 1)) {
-      if (!c_.gradient_flows[index(v)]) continue;
-      Action& a = emit(ActionKind::send);
-      a.in = {d_values_.at({v, m})};
-      a.peer = mesh_.neighbour(rank_, mesh_.pipeline_axis(), stage_ - 1);
+}
+
+void RankEmitter::block_input_gradient(size_t u, int m) {
+  const BlockUse& use = c_.model.uses[u];
+  const PartGraph& part = c_.part(u);
+  Bindings& bound = bound_.at({u, m});
+  unit(fmt::format("B s{} m{} {}", stage_, m, use.name));
+  for (size_t i = 0; i < use.outputs.size(); ++i) {
+    if (part.d_outputs[i] == kNone) continue;
+    const std::pair key(use.outputs[i], m);
+    if (!d_values_.contains(key)) {
+      // The loss itself, or a value that reaches no loss.
+      const Value& value = c_.model.values[index(use.outputs[i])];
+      d_values_[key] = add(fmt::format("d_{} m{}", value.name, m), value.type,
+                           place_by_letters(c_.plan, value.type), c_.on(stage_));
+      fill(d_values_[key], use.outputs[i] == c_.model.loss ? 1 : 0);
     }
+    bound[part.d_outputs[i]] = d_values_.at(key);
+  }
+  for (const PartNode& n : part.nodes)
+    if (n.phase == Phase::B) node(part, n, bound, fmt::format(" {} m{}", use.name, m));
+  for (size_t i = 0; i < use.inputs.size(); ++i)
+    if (part.d_inputs[i] != kNone) d_values_[{use.inputs[i], m}] = bound.at(part.d_inputs[i]);
+}
+
+void RankEmitter::block_weight_gradient(size_t u, int m) {
+  const BlockUse& use = c_.model.uses[u];
+  const PartGraph& part = c_.part(u);
+  Bindings& bound = bound_.at({u, m});
+  unit(fmt::format("W s{} m{} {}", stage_, m, use.name));
+  for (const PartNode& n : part.nodes)
+    if (n.phase == Phase::W) node(part, n, bound, fmt::format(" {} m{}", use.name, m));
+  accumulate_gradients(u, bound);
+  bound_.erase({u, m});
+}
+
+// B, W, or both. Both go block by block, so that what B made again for W lives no longer than its
+// block; the gradient is sent on before the last block's W.
+void RankEmitter::backward(int m, bool input_gradient, bool weight_gradient) {
+  if (input_gradient) receive_gradients(m);
+  std::vector<size_t> uses;
+  for (size_t u = c_.model.uses.size(); u-- > 0;)
+    if (c_.result.stage_of_use[u] == stage_) uses.push_back(u);
+  for (const size_t u : uses) {
+    if (input_gradient) block_input_gradient(u, m);
+    if (input_gradient && u == uses.back()) send_gradients(m);
+    if (weight_gradient) block_weight_gradient(u, m);
   }
 }
 
@@ -456,11 +480,17 @@ void RankEmitter::update() {
 Program RankEmitter::run() {
   add_states();
   start();
-  for (const Unit& u : c_.result.schedule.ranks[index(stage_)]) {
+  const std::vector<Unit>& units = c_.result.schedule.ranks[index(stage_)];
+  for (size_t i = 0; i < units.size(); ++i) {
+    const Unit& u = units[i];
+    const bool both = c_.plan.recompute != Recompute::none && u.phase == Phase::B &&
+                      i + 1 < units.size() && units[i + 1].phase == Phase::W &&
+                      units[i + 1].microbatch == u.microbatch;
     if (u.phase == Phase::F)
       forward(u.microbatch);
     else
-      backward(u.microbatch, u.phase);
+      backward(u.microbatch, u.phase == Phase::B, both || u.phase == Phase::W);
+    if (both) ++i;
   }
   finish_totals();
   if (c_.options.train) update();
