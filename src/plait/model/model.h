@@ -100,8 +100,8 @@ struct Model {
   ModelValueId loss = kNone;    // a scalar: the sum over the micro-batch; kNone: inference
   ModelValueId logits = kNone;  // [T, V], for inference
   std::vector<ModelResult> results;
-  FileRules files;          // of its family
-  std::string config_json;  // the Hugging Face config.json it came from, or empty
+  FileRules files;                 // of its family
+  std::string config_json;         // the Hugging Face config.json it came from, or empty
   std::optional<LoraConfig> lora;  // of a model that with_lora made; not part of the text
 
   const Extent& extent(std::string_view letter) const;  // throws when there is none

@@ -66,7 +66,8 @@ TEST(Explain, NotesIdleAxesAndNamesLettersOfTheModel) {
     const VerifyReport report = verify(lowered.programs);
     const std::string mesh = explain_mesh(model, p, lowered);
     EXPECT_THAT(mesh, testing::HasSubstr("zz=2  splits nothing"));
-    EXPECT_THAT(mesh, testing::HasSubstr("tensor: splits key/value heads (G) and heads (H) inside"));
+    EXPECT_THAT(mesh,
+                testing::HasSubstr("tensor: splits key/value heads (G) and heads (H) inside"));
     const std::vector<std::string> found = notes(lowered.programs, report);
     EXPECT_LE(widest(explain_notes(found)), kColumns);
     EXPECT_THAT(explain(model, p, lowered, report), testing::EndsWith(explain_notes(found)));
