@@ -18,23 +18,22 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-int milliseconds_until(Clock::time_point end) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
-  return static_cast<int>(std::max<int64_t>(0, left.count()));
-}
-
-// Reads until the writer is gone; at `end` sends the signal, once.
-std::string read_all(int descriptor, pid_t child, bool kills, Clock::time_point end, int signal) {
+// Reads until the writer is gone; sends the signal, once, when it is time.
+std::string read_all(int descriptor, pid_t child, std::optional<Kill> when) {
   std::string text;
   char part[4096];
+  std::optional<Clock::time_point> due;
   for (;;) {
-    pollfd p{descriptor, POLLIN, 0};
-    const int ready = poll(&p, 1, kills ? milliseconds_until(end) : -1);
-    if (ready == 0) {
-      kill(child, signal);
-      kills = false;
-      continue;
+    if (when && !due && text.find(when->text) != std::string::npos)
+      due = Clock::now() + std::chrono::milliseconds(when->milliseconds);
+    if (due && Clock::now() >= *due) {
+      kill(child, when->signal);
+      when.reset();
+      due.reset();
     }
+    pollfd p{descriptor, POLLIN, 0};
+    const int ready = poll(&p, 1, due ? 2 : -1);
+    if (ready == 0) continue;
     const ssize_t n = ready < 0 ? -1 : read(descriptor, part, sizeof part);
     if (n <= 0) return text;
     text.append(part, static_cast<size_t>(n));
@@ -43,7 +42,7 @@ std::string read_all(int descriptor, pid_t child, bool kills, Clock::time_point 
 
 }  // namespace
 
-CommandResult run_plait(const std::vector<std::string>& args, int kill_after_ms, int signal) {
+CommandResult run_plait(const std::vector<std::string>& args, std::optional<Kill> when) {
   std::vector<char*> argv = {const_cast<char*>(PLAIT_COMMAND)};
   for (const std::string& a : args) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
@@ -54,13 +53,12 @@ CommandResult run_plait(const std::vector<std::string>& args, int kill_after_ms,
   posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
   posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
   pid_t child = 0;
-  const auto end = Clock::now() + std::chrono::milliseconds(std::max(0, kill_after_ms));
   const int error = posix_spawn(&child, PLAIT_COMMAND, &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   CommandResult result;
   if (error == 0) {
-    result.out = read_all(ends[0], child, kill_after_ms >= 0, end, signal);
+    result.out = read_all(ends[0], child, std::move(when));
     int status = 0;
     waitpid(child, &status, 0);
     result.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);

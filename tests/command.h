@@ -1,6 +1,7 @@
 // The program `plait` as a user runs it: a process of its own.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,8 +12,14 @@ struct CommandResult {
   std::string out;    // standard output and error together
 };
 
-// Runs `plait ARGS`. When kill_after_ms is not negative, sends `signal` after that time.
-CommandResult run_plait(const std::vector<std::string>& args, int kill_after_ms = -1,
-                        int signal = 9);
+// When a process is sent a signal: `milliseconds` after it starts, or after it has printed `text`.
+struct Kill {
+  int signal = 9;
+  int milliseconds = 0;
+  std::string text;  // empty: after it starts
+};
+
+// Runs `plait ARGS`.
+CommandResult run_plait(const std::vector<std::string>& args, std::optional<Kill> kill = {});
 
 }  // namespace plait

@@ -87,7 +87,7 @@ TEST(SlowKill, FiftyKillsLeaveNoTrace) {
   int kills = 0, resumed_at = 0;
   for (uint64_t i = 0; kills < 50 && i < 400; ++i) {
     const int after = 20 + static_cast<int>(random_bits(3, Stream::test, i) % 500);
-    const CommandResult r = run_plait(killed.arguments(), after);
+    const CommandResult r = run_plait(killed.arguments(), Kill{SIGKILL, after, ""});
     ASSERT_TRUE(r.exit_code == 0 || r.exit_code == 128 + SIGKILL) << r.out;
     if (r.exit_code != 0) ++kills;
     if (!fs::exists(killed.checkpoints())) continue;
@@ -116,12 +116,12 @@ TEST(SlowKill, FiftyKillsLeaveNoTrace) {
 }
 
 TEST(Kill, TheFirstSignalSavesAndEnds) {
-  KilledRun run("signal"), undisturbed("signal-undisturbed");
+  KilledRun run("signal");
   std::vector<std::string> slow = run.arguments();
   const auto steps = std::find(slow.begin(), slow.end(), "60");
   ASSERT_NE(steps, slow.end());
   *steps = "100000";
-  const CommandResult r = run_plait(slow, 1500, SIGTERM);
+  const CommandResult r = run_plait(slow, Kill{SIGTERM, 100, "step"});
   EXPECT_EQ(r.exit_code, 128 + SIGTERM) << r.out;
   EXPECT_NE(r.out.find("saved"), std::string::npos) << r.out;
   const CommandResult look = run_plait({"checkpoint", "inspect", run.checkpoints(), "--verify"});
