@@ -6,14 +6,14 @@
 
 #include "plait/cli/commands.h"
 #include "plait/cli/common.h"
-#include "plait/tokens/tokenizer.h"
+#include "plait/cli/open_data.h"
 
 namespace plait {
 
 namespace {
 
 struct SampleOptions {
-  std::string folder, prompt;
+  std::string folder, prompt, tokenizer;
   int64_t slot_tokens = 128;  // as plait train and the demo
   GenerateOptions generate;
 };
@@ -42,25 +42,33 @@ class Stream {
 void run_generate(const SampleOptions& o) {
   const Model model = load_model(o.folder, {1, o.slot_tokens}, Head::logits);
   Generator generator(model, load_parameters(model, o.folder));
-  const auto tokenizer = byte_tokenizer();
-  Stream stream(*tokenizer);
+  const Text text = open_text(o.tokenizer, o.folder, model.extent("V").size);
+  Stream stream(*text.tokenizer);
+  GenerateOptions options = o.generate;
+  if (text.tokenizer->eos()) options.stop = {*text.tokenizer->eos()};
   fmt::print("{}", o.prompt);
-  generator.generate(tokenizer->encode(o.prompt), o.generate, [&](int32_t id) { stream.add(id); });
+  generator.generate(text.tokenizer->encode(o.prompt), options,
+                     [&](int32_t id) { stream.add(id); });
   fmt::print("\n");
 }
 
 }  // namespace
 
 void add_generate(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("generate", "continue a text with a trained byte model");
+  CLI::App* command = app.add_subcommand("generate", "continue a text with a trained model");
   auto o = std::make_shared<SampleOptions>();
   command->add_option("MODEL_FOLDER", o->folder, "folder that `plait train --out` wrote")
       ->required();
   command->add_option("--prompt", o->prompt, "text to continue")->required();
-  command->add_option("--tokens", o->generate.tokens, "bytes to add")
+  command
+      ->add_option("--tokenizer", o->tokenizer,
+                   "tokenizer.json, a .model file, a folder, or 'bytes'; left out: the model "
+                   "folder's, else bytes")
+      ->check(a_path());
+  command->add_option("--tokens", o->generate.tokens, "tokens to add")
       ->check(whole_number(0, kMaxCount))
       ->capture_default_str();
-  command->add_option("--temperature", o->generate.temperature, "0: always the likeliest byte")
+  command->add_option("--temperature", o->generate.temperature, "0: always the likeliest token")
       ->capture_default_str();
   command->add_option("--seed", o->generate.seed, "of the draws")
       ->check(whole_number(0, INT64_MAX))
