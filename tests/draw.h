@@ -1,6 +1,7 @@
 // A stream of draws for random tests: the same on every machine.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
