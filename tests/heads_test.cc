@@ -23,7 +23,7 @@ Plan plan(const std::string& mesh, const std::string& splits) {
 }
 
 void expect_passes(const std::string& config_json, const Plan& p) {
-  const CaseResult result = run_case({7, config_json, {2, 9}, p});
+  const CaseResult result = run_case({7, config_json, {}, {2, 9}, p});
   EXPECT_EQ(result.outcome, Outcome::passed) << result.what << print_plan(p) << config_json;
 }
 
