@@ -22,17 +22,20 @@ using Clock = std::chrono::steady_clock;
 std::string read_all(int descriptor, pid_t child, std::optional<Kill> when) {
   std::string text;
   char part[4096];
-  std::optional<Clock::time_point> due;
+  bool armed = false;
+  Clock::time_point due{};
   for (;;) {
-    if (when && !due && text.find(when->text) != std::string::npos)
+    if (when && !armed && text.find(when->text) != std::string::npos) {
+      armed = true;
       due = Clock::now() + std::chrono::milliseconds(when->milliseconds);
-    if (due && Clock::now() >= *due) {
+    }
+    if (armed && Clock::now() >= due) {
       kill(child, when->signal);
       when.reset();
-      due.reset();
+      armed = false;
     }
     pollfd p{descriptor, POLLIN, 0};
-    const int ready = poll(&p, 1, due ? 2 : -1);
+    const int ready = poll(&p, 1, armed ? 2 : -1);
     if (ready == 0) continue;
     const ssize_t n = ready < 0 ? -1 : read(descriptor, part, sizeof part);
     if (n <= 0) return text;
