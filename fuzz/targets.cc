@@ -1,12 +1,11 @@
 // All fuzz targets, one line each; the record of NAME is made by fuzz_NAME() in fuzz/NAME.cc.
 #include "fuzz.h"
 
-#define PLAIT_FUZZ_TARGETS(X)                                                           \
-  X(safetensors)                                                                        \
-  X(index)                                                                              \
-  X(config)                                                                             \
-  X(manifest) X(jsonl) X(megatron_index) X(data_cache) X(template) X(adapter) X(encode) \
-      X(sentencepiece) X(tokenizer)
+// clang-format off
+#define PLAIT_FUZZ_TARGETS(X) \
+  X(safetensors) X(index) X(config) X(manifest) X(jsonl) X(megatron_index) X(data_cache) \
+  X(template) X(adapter) X(encode) X(sentencepiece) X(tokenizer)
+// clang-format on
 
 namespace plait {
 
