@@ -236,5 +236,27 @@ TEST(Tokenizer, SentencePieceSpecialTokens) {
   EXPECT_NE(legacy->digest(), t->digest());
 }
 
+// Hugging Face's libraries find every control piece in a text; Google's library finds none.
+TEST(Tokenizer, SentencePieceControlPiecesAreSpecialTokens) {
+  const std::string file = read_text(kFolder + "sp_bpe.model", 1 << 20);
+  const auto plain = parse_sentencepiece(file, "m");
+  const auto more = parse_sentencepiece(file + "\x0a\x0a\x0a\x06[INST]\x18\x03", "m");
+  const auto id = static_cast<int32_t>(plain->vocabulary());
+  ASSERT_EQ(more->vocabulary(), id + 1);
+  EXPECT_TRUE(more->is_special(id));
+  EXPECT_EQ(more->id("[INST]"), id);
+  std::vector<int32_t> expected = plain->encode("hello ");
+  expected.push_back(id);
+  EXPECT_EQ(more->encode("hello [INST]"), expected);
+  EXPECT_EQ(more->encode("hello [INST]", {.parse_special = false}), plain->encode("hello [INST]"));
+  EXPECT_EQ(more->decode(more->encode("hello [INST]", {.add_special = false})), "hello [INST]");
+  EXPECT_EQ(more->decode(expected, true), "hello ");
+  AddedToken given{.content = "[INST]", .id = id, .lstrip = true, .normalized = false};
+  const auto strips = parse_sentencepiece(file + "\x0a\x0a\x0a\x06[INST]\x18\x03", "m",
+                                          {.added = {given}});  // what a folder says goes first
+  EXPECT_EQ(strips->decode(strips->encode("hello [INST]", {.add_special = false})), "hello[INST]");
+  EXPECT_FALSE(strips->is_special(id));
+}
+
 }  // namespace
 }  // namespace plait
