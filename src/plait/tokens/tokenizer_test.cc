@@ -10,6 +10,7 @@
 
 #include "plait/io/files.h"
 #include "plait/tokens/sentencepiece.h"
+#include "plait/tokens/tokenizer_json.h"
 
 namespace plait {
 namespace {
@@ -205,6 +206,33 @@ TEST(Tokenizer, Bytes) {
   EXPECT_NE(t->digest(), before);
   ids.eos = 256;
   EXPECT_THROW(t->set_special_ids(ids), std::runtime_error);
+}
+
+// ---- added tokens that are found in normalized text
+
+std::unique_ptr<Tokenizer> with_added(const std::string& normalizer) {
+  json j = json::parse(R"({"model":{"type":"BPE","vocab":{"\u2581":0,"a":1,"b":2," ":3,"<X>":4},
+    "merges":[]},"added_tokens":[{"id":4,"content":"<X>","normalized":true,"special":false,
+    "single_word":false,"lstrip":false,"rstrip":false}],"decoder":{"type":"Sequence","decoders":[
+    {"type":"Replace","pattern":{"String":"\u2581"},"content":" "},{"type":"Fuse"},
+    {"type":"Strip","content":" ","start":1,"stop":0}]}})");
+  j["normalizer"] = json::parse(normalizer);
+  return parse_tokenizer_json(j.dump(), "t.json");
+}
+
+// Decoded is the form that stood in the text (tokenizers 0.23): the space that Llama's normalizer
+// puts before it stays, and what it stands for is in lower case.
+TEST(Tokenizer, AddedTokensAreDecodedAsTheirNormalForm) {
+  const auto llama = with_added(R"({"type":"Sequence","normalizers":[
+    {"type":"Prepend","prepend":"\u2581"},
+    {"type":"Replace","pattern":{"String":" "},"content":"\u2581"}]})");
+  EXPECT_EQ(llama->encode("a <X> b"), (std::vector<int32_t>{0, 1, 4, 0, 2}));
+  EXPECT_EQ(llama->decode(std::vector<int32_t>{0, 1, 4, 0, 2}), "a <X> b");
+  const auto lower = with_added(R"({"type":"Lowercase"})");
+  EXPECT_EQ(lower->encode("a <x><X>"), (std::vector<int32_t>{1, 3, 4, 4}));
+  EXPECT_EQ(lower->decode(std::vector<int32_t>{1, 3, 4}), "a <x>");
+  EXPECT_EQ(lower->token(4), "<X>");
+  EXPECT_EQ(lower->id("<X>"), 4);
 }
 
 // ---- SentencePiece around special tokens
