@@ -208,6 +208,18 @@ TEST(Tokenizer, Bytes) {
   EXPECT_THROW(t->set_special_ids(ids), std::runtime_error);
 }
 
+// ---- unigrams
+
+// "a aaa a" and "a a aaa" have the same scores in another order; which is found better depends on
+// the last bits of the scores as the library reads them (its ids: tokenizers 0.23.3).
+TEST(Tokenizer, UnigramTiesGoTheLibrarysWay) {
+  const auto t = parse_tokenizer_json(R"({"added_tokens":[],"model":{"type":"Unigram","unk_id":0,
+    "vocab":[["<unk>",0.0],["a",-9.279482366011111],["aa",-18.824690183651363],
+    ["aaa",-20.824690183651363]],"byte_fallback":false}})",
+                                      "t.json");
+  EXPECT_EQ(t->encode("aaaaa"), (std::vector<int32_t>{1, 1, 3}));
+}
+
 // ---- added tokens that are found in normalized text
 
 std::unique_ptr<Tokenizer> with_added(const std::string& normalizer) {
