@@ -247,6 +247,16 @@ TEST(Tokenizer, AddedTokensAreDecodedAsTheirNormalForm) {
   EXPECT_EQ(lower->id("<X>"), 4);
 }
 
+// Letters of Unicode 16 and 17.
+TEST(Tokenizer, LowerCaseOfNewerCharacters) {
+  const auto t = parse_tokenizer_json(R"({"added_tokens":[],"normalizer":{"type":"Lowercase"},
+    "model":{"type":"BPE","merges":[],
+    "vocab":{"\ud803\udd70":0,"\ua7cf":1,"\ua7d5":2,"\ud81b\udebb":3,"\ud81b\uded3":4}}})",
+                                      "t.json");
+  const std::string upper = "\U00010d50\ua7ce\ua7d4\U00016ea0\U00016eb8";
+  EXPECT_EQ(t->encode(upper), (std::vector<int32_t>{0, 1, 2, 3, 4}));
+}
+
 // ---- SentencePiece around special tokens
 
 TEST(Tokenizer, SentencePieceSpecialTokens) {
