@@ -211,6 +211,9 @@ char32_t lower_case_since_unicode_15(char32_t c) {
   switch (c) {
     case 0x1c89:
     case 0xa7cc:
+    case 0xa7ce:
+    case 0xa7d2:
+    case 0xa7d4:
     case 0xa7da:
       return c + 1;
     case 0xa7cb:
@@ -218,6 +221,7 @@ char32_t lower_case_since_unicode_15(char32_t c) {
     case 0xa7dc:
       return 0x19b;
     default:
+      if (c >= 0x16ea0 && c <= 0x16eb8) return c + 0x1b;
       return c >= 0x10d50 && c <= 0x10d65 ? c + 0x20 : 0;
   }
 }

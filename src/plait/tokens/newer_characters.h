@@ -1,6 +1,7 @@
 // Unicode grows, and libraries stop at different versions. Hugging Face's library splits by
-// Unicode 16 and normalizes by Unicode 10; PCRE2 10.42 knows Unicode 14, utf8proc 2.8 knows 15.
-// These tables make up the difference, so that ids agree for every code point.
+// Unicode 16, normalizes by Unicode 10 and lowers case by 17; PCRE2 10.42 knows Unicode 14,
+// utf8proc 2.8 knows 15. These tables make up the difference, so that ids agree for every code
+// point.
 #pragma once
 
 #include <string>

@@ -3,6 +3,7 @@
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
+#include <set>
 
 #include "plait/base/digest.h"
 #include "plait/base/error.h"
@@ -15,7 +16,7 @@ namespace plait {
 
 namespace {
 
-constexpr std::string_view kRevision = "sentencepiece 1";
+constexpr std::string_view kRevision = "sentencepiece 2";
 constexpr std::string_view kMark = "\xe2\x96\x81";  // stands for a space
 // A second occurrence of a message is merged into the first: normalizer { add_dummy_prefix: false
 // }.
@@ -170,14 +171,18 @@ class SentencePieceTokenizer final : public Tokenizer {
     if (t.special) special_ids_.push_back(t.id);
   }
 
+  // The model's control pieces ("<s>", "[INST]") are special tokens to Hugging Face's libraries,
+  // and so is the unknown piece; to Google's library their text is text.
   void add_tokens() {
     std::vector<AddedToken> all = options_.added;
-    for (const auto& id : {special_.unk, special_.bos, special_.eos}) {
-      if (!id) continue;
-      const std::string piece = first_.IdToPiece(*id);
-      if (std::none_of(all.begin(), all.end(), [&](const auto& t) { return t.content == piece; }))
-        all.push_back({.content = piece, .id = *id, .normalized = false, .special = true});
-    }
+    std::set<std::string_view> given;
+    for (const AddedToken& t : options_.added) given.insert(t.content);
+    const auto add_special = [&](const std::string& piece, int32_t id) {
+      if (!given.contains(piece))
+        all.push_back({.content = piece, .id = id, .normalized = false, .special = true});
+    };
+    if (special_.unk) add_special(facts_.unk, *special_.unk);
+    for (const auto& [piece, id] : facts_.control) add_special(piece, id);
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
     for (const AddedToken& t : all) add_token(t);
     std::sort(special_ids_.begin(), special_ids_.end());

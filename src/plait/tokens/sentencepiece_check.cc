@@ -262,6 +262,8 @@ SentencePieceFacts check_sentencepiece(std::string_view file, const std::string&
     if (++facts.pieces > kMaxPieces) fail("{}: more than {} pieces", source, kMaxPieces);
     if (!all.insert(p.text).second) fail("{}: piece '{}' stands twice", source, p.text);
     if (p.type == kUserDefined) user_defined.insert(p.text);
+    if (p.type == kControl)
+      facts.control.emplace_back(p.text, static_cast<int32_t>(facts.pieces - 1));
     if (p.type == kUnknown && !facts.unk.empty())
       fail("{}: two unknown pieces, '{}' and '{}'", source, facts.unk, p.text);
     if (p.type == kUnknown) facts.unk = std::string(p.text);

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace plait {
 
@@ -14,7 +16,8 @@ struct SentencePieceFacts {
   int64_t pieces = 0;
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
-  std::string unk;  // the piece
+  std::string unk;                                       // the piece
+  std::vector<std::pair<std::string, int32_t>> control;  // pieces that no text holds, and their ids
 };
 
 // Throws Error for a file that is broken, or of a kind that is not supported (word, character).

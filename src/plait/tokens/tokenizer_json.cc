@@ -1,6 +1,7 @@
 #include "plait/tokens/tokenizer_json.h"
 
 #include <algorithm>
+#include <map>
 
 #include "plait/base/digest.h"
 #include "plait/base/error.h"
@@ -20,7 +21,7 @@ using nlohmann::json;
 namespace {
 
 // Part of every digest: raise it when the same file comes to give other ids.
-constexpr std::string_view kRevision = "tokenizer.json 1";
+constexpr std::string_view kRevision = "tokenizer.json 2";
 
 class JsonTokenizer final : public Tokenizer {
  public:
@@ -70,7 +71,10 @@ class JsonTokenizer final : public Tokenizer {
     for (const int32_t id : ids) {
       check_id(id);
       if (skip_special && is_special(id)) continue;
-      if (auto t = token(id)) tokens.push_back(std::move(*t));
+      if (const auto form = normal_forms_.find(id); form != normal_forms_.end())
+        tokens.push_back(form->second);
+      else if (auto t = token(id))
+        tokens.push_back(std::move(*t));
     }
     if (decoder_ != nullptr) tokens = decoder_->apply(std::move(tokens));
     std::string text;
@@ -149,7 +153,7 @@ class JsonTokenizer final : public Tokenizer {
       added_.add(t.content, t.id, where);
       if (t.special) special_ids_.push_back(t.id);
       if (t.normalized && normalizer_ != nullptr)
-        normal_tokens_.add(t, normalizer_->apply(t.content));
+        normal_tokens_.add(t, normal_forms_[t.id] = normalizer_->apply(t.content));
       else if (t.normalized)
         normal_tokens_.add(t, t.content);
       else
@@ -179,7 +183,8 @@ class JsonTokenizer final : public Tokenizer {
   PostProcess post_;
   Vocabulary added_;
   AddedTokens raw_tokens_, normal_tokens_;
-  std::vector<int32_t> special_ids_;  // sorted
+  std::map<int32_t, std::string> normal_forms_;  // what added tokens are decoded as, if not content
+  std::vector<int32_t> special_ids_;             // sorted
   uint64_t content_digest_ = 0;
 };
 

@@ -10,6 +10,7 @@
 
 #include "plait/io/files.h"
 #include "plait/tokens/sentencepiece.h"
+#include "plait/tokens/tokenizer_json.h"
 
 namespace plait {
 namespace {
@@ -207,6 +208,55 @@ TEST(Tokenizer, Bytes) {
   EXPECT_THROW(t->set_special_ids(ids), std::runtime_error);
 }
 
+// ---- unigrams
+
+// "a aaa a" and "a a aaa" have the same scores in another order; which is found better depends on
+// the last bits of the scores as the library reads them (its ids: tokenizers 0.23.3).
+TEST(Tokenizer, UnigramTiesGoTheLibrarysWay) {
+  const auto t = parse_tokenizer_json(R"({"added_tokens":[],"model":{"type":"Unigram","unk_id":0,
+    "vocab":[["<unk>",0.0],["a",-9.279482366011111],["aa",-18.824690183651363],
+    ["aaa",-20.824690183651363]],"byte_fallback":false}})",
+                                      "t.json");
+  EXPECT_EQ(t->encode("aaaaa"), (std::vector<int32_t>{1, 1, 3}));
+}
+
+// ---- added tokens that are found in normalized text
+
+std::unique_ptr<Tokenizer> with_added(const std::string& normalizer) {
+  json j = json::parse(R"({"model":{"type":"BPE","vocab":{"\u2581":0,"a":1,"b":2," ":3,"<X>":4},
+    "merges":[]},"added_tokens":[{"id":4,"content":"<X>","normalized":true,"special":false,
+    "single_word":false,"lstrip":false,"rstrip":false}],"decoder":{"type":"Sequence","decoders":[
+    {"type":"Replace","pattern":{"String":"\u2581"},"content":" "},{"type":"Fuse"},
+    {"type":"Strip","content":" ","start":1,"stop":0}]}})");
+  j["normalizer"] = json::parse(normalizer);
+  return parse_tokenizer_json(j.dump(), "t.json");
+}
+
+// Decoded is the form that stood in the text (tokenizers 0.23): the space that Llama's normalizer
+// puts before it stays, and what it stands for is in lower case.
+TEST(Tokenizer, AddedTokensAreDecodedAsTheirNormalForm) {
+  const auto llama = with_added(R"({"type":"Sequence","normalizers":[
+    {"type":"Prepend","prepend":"\u2581"},
+    {"type":"Replace","pattern":{"String":" "},"content":"\u2581"}]})");
+  EXPECT_EQ(llama->encode("a <X> b"), (std::vector<int32_t>{0, 1, 4, 0, 2}));
+  EXPECT_EQ(llama->decode(std::vector<int32_t>{0, 1, 4, 0, 2}), "a <X> b");
+  const auto lower = with_added(R"({"type":"Lowercase"})");
+  EXPECT_EQ(lower->encode("a <x><X>"), (std::vector<int32_t>{1, 3, 4, 4}));
+  EXPECT_EQ(lower->decode(std::vector<int32_t>{1, 3, 4}), "a <x>");
+  EXPECT_EQ(lower->token(4), "<X>");
+  EXPECT_EQ(lower->id("<X>"), 4);
+}
+
+// Letters of Unicode 16 and 17.
+TEST(Tokenizer, LowerCaseOfNewerCharacters) {
+  const auto t = parse_tokenizer_json(R"({"added_tokens":[],"normalizer":{"type":"Lowercase"},
+    "model":{"type":"BPE","merges":[],
+    "vocab":{"\ud803\udd70":0,"\ua7cf":1,"\ua7d5":2,"\ud81b\udebb":3,"\ud81b\uded3":4}}})",
+                                      "t.json");
+  const std::string upper = "\U00010d50\ua7ce\ua7d4\U00016ea0\U00016eb8";
+  EXPECT_EQ(t->encode(upper), (std::vector<int32_t>{0, 1, 2, 3, 4}));
+}
+
 // ---- SentencePiece around special tokens
 
 TEST(Tokenizer, SentencePieceSpecialTokens) {
@@ -234,6 +284,28 @@ TEST(Tokenizer, SentencePieceSpecialTokens) {
   EXPECT_EQ(eos->encode("").back(), *eos->eos());
   EXPECT_NE(eos->digest(), t->digest());
   EXPECT_NE(legacy->digest(), t->digest());
+}
+
+// Hugging Face's libraries find every control piece in a text; Google's library finds none.
+TEST(Tokenizer, SentencePieceControlPiecesAreSpecialTokens) {
+  const std::string file = read_text(kFolder + "sp_bpe.model", 1 << 20);
+  const auto plain = parse_sentencepiece(file, "m");
+  const auto more = parse_sentencepiece(file + "\x0a\x0a\x0a\x06[INST]\x18\x03", "m");
+  const auto id = static_cast<int32_t>(plain->vocabulary());
+  ASSERT_EQ(more->vocabulary(), id + 1);
+  EXPECT_TRUE(more->is_special(id));
+  EXPECT_EQ(more->id("[INST]"), id);
+  std::vector<int32_t> expected = plain->encode("hello ");
+  expected.push_back(id);
+  EXPECT_EQ(more->encode("hello [INST]"), expected);
+  EXPECT_EQ(more->encode("hello [INST]", {.parse_special = false}), plain->encode("hello [INST]"));
+  EXPECT_EQ(more->decode(more->encode("hello [INST]", {.add_special = false})), "hello [INST]");
+  EXPECT_EQ(more->decode(expected, true), "hello ");
+  AddedToken given{.content = "[INST]", .id = id, .lstrip = true, .normalized = false};
+  const auto strips = parse_sentencepiece(file + "\x0a\x0a\x0a\x06[INST]\x18\x03", "m",
+                                          {.added = {given}});  // what a folder says goes first
+  EXPECT_EQ(strips->decode(strips->encode("hello [INST]", {.add_special = false})), "hello[INST]");
+  EXPECT_FALSE(strips->is_special(id));
 }
 
 }  // namespace

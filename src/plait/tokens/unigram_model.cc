@@ -1,6 +1,8 @@
 // The model "Unigram" of a tokenizer.json: of all ways to write a piece as tokens, the one whose
 // scores add up to the most (Viterbi; Kudo 2018, arXiv 1804.10959).
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -15,6 +17,31 @@ namespace plait {
 namespace {
 
 constexpr double kUnknownPenalty = 10.0;  // below the lowest score, as in SentencePiece
+
+// A number as Hugging Face's library reads it from JSON: its digits as a whole number, rounded,
+// times or over a power of ten, rounded again; up to a unit in the last place from what stands
+// there. It decides between ways to write a text whose scores have the same sum but for rounding.
+double as_the_library_reads(double x) {
+  std::array<char, 32> text{};
+  char* const begin = text.data();
+  const char* const end =
+      std::to_chars(begin, begin + text.size(), std::abs(x), std::chars_format::scientific).ptr;
+  const char* const e = std::find<const char*>(begin, end, 'e');  // "d.ddde-dd": as few digits as name `x`
+  uint64_t digits = 0;
+  for (const char* c = begin; c != e; ++c)
+    if (*c != '.') digits = 10 * digits + static_cast<uint64_t>(*c - '0');
+  int exponent = 0;
+  std::from_chars(e[1] == '+' ? e + 2 : e + 1, end, exponent);
+  exponent -= static_cast<int>(std::max<std::ptrdiff_t>(e - begin - 2, 0));
+  double power = 0;
+  const std::string power_text = fmt::format("1e{}", std::abs(exponent));
+  const auto read =
+      std::from_chars(power_text.data(), power_text.data() + power_text.size(), power);
+  if (read.ec != std::errc()) return x;
+  const double whole = static_cast<double>(digits);
+  const double result = exponent < 0 ? whole / power : whole * power;
+  return std::isfinite(result) ? std::copysign(result, x) : x;
+}
 
 class Unigram final : public TokenModel {
  public:
@@ -60,8 +87,9 @@ class Unigram final : public TokenModel {
     const int64_t id = vocabulary_.count();
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number())
       s.error("vocab", "entry {}: expected [token, score]", id);
-    const double score = entry[1].get<double>();
-    if (!std::isfinite(score)) s.error("vocab", "entry {}: a score that is not finite", id);
+    const double number = entry[1].get<double>();
+    if (!std::isfinite(number)) s.error("vocab", "entry {}: a score that is not finite", id);
+    const double score = as_the_library_reads(number);
     std::string token = entry[0].get<std::string>();
     if (!token.empty()) trie_.add(token, static_cast<int32_t>(id));
     scores_.push_back(score);
