@@ -6,6 +6,7 @@
 
 #include "plait/cli/commands.h"
 #include "plait/cli/common.h"
+#include "plait/cli/eval_logits.h"
 #include "plait/cli/open_data.h"
 #include "plait/model/adapter.h"
 #include "plait/model/folder.h"
@@ -21,7 +22,7 @@ namespace {
 
 struct EvalOptions : CommonOptions {
   DataFlags data;
-  std::string adapter;
+  std::string adapter, logits;
   int64_t batches = 0;
   bool json = false;
 };
@@ -76,8 +77,10 @@ void run_eval(EvalOptions o) {
   const auto data = open_data(o.data, text, o.slot_tokens, vocabulary, 1, stderr);
   if (data->paired()) fail("preference pairs have no perplexity; give text or conversations");
   HostTensors parameters = load_parameters(base, o.model);
+  std::optional<LoraConfig> lora;
   if (!o.adapter.empty()) {
-    model = with_lora(std::move(model), load_adapter_config(o.adapter));
+    lora = load_adapter_config(o.adapter);
+    model = with_lora(std::move(model), *lora);
     for (auto& [name, t] : load_adapter(model, o.adapter)) parameters[name] = std::move(t);
   }
   const Plan plan = o.plan.empty() ? one_rank_plan(1) : load_plan(o.plan);
@@ -91,8 +94,13 @@ void run_eval(EvalOptions o) {
   Score score;
   score.nats = evaluate(session, *data, layout, batches);
   score.tokens = data->validation_labels(layout, batches);
-  score.bytes = bytes_of_labels(*data, *text.tokenizer,
-                                std::min(data->validation_samples(), batches * layout.samples()));
+  const int64_t samples = std::min(data->validation_samples(), batches * layout.samples());
+  score.bytes = bytes_of_labels(*data, *text.tokenizer, samples);
+  if (!o.logits.empty()) {
+    Model head = open_model(o, Head::logits);
+    if (lora) head = with_lora(std::move(head), *lora);
+    write_logits(o.logits, head, plan, o.ranks, parameters, *data, samples);
+  }
   if (!o.json) fmt::print("  tokenizer: {}\n{}", text.from, explain_data(data->report()));
   print_score(o, score, text.from);
 }
@@ -109,6 +117,10 @@ void add_eval(CLI::App& app) {
   command->add_option("--batches", o->batches, "of one step's tokens; 0: all")
       ->check(whole_number(0, kMaxCount))
       ->capture_default_str();
+  command
+      ->add_option("--logits", o->logits,
+                   "write tokens, labels and logits there, as safetensors, to compare with others")
+      ->check(a_path());
   command->add_flag("--json", o->json, "for scripts");
   add_batch_options(*command, *o);
   add_ranks_option(*command, *o);

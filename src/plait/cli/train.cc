@@ -284,6 +284,7 @@ void TrainCommand::save() {
   SaveOptions options;
   options.carry = !o_.init.empty() ? o_.init : is_folder(o_.model) ? o_.model : "";
   options.as_read = as_read_.files.empty() ? nullptr : &as_read_;
+  options.tokenizer = text_.files_beside(options.carry);
   const HostTensors trained = trainer_->parameters();
   if (lora_ && !o_.merge)
     save_adapter(model_, trained, o_.out);
