@@ -12,6 +12,7 @@
 #include "plait/io/files.h"
 #include "plait/io/safetensors.h"
 #include "plait/tokens/tokenizer.h"
+#include "plait/tokens/tokenizer_files.h"
 
 namespace plait {
 namespace {

@@ -28,6 +28,7 @@ BASE, TUNED, ADAPTER, MERGED = (DEMO / name for name in ("model", "tuned", "adap
 # Name, model, adapter.
 MODELS = [("base", BASE, None), ("full", TUNED, None), ("LoRA", BASE, ADAPTER),
           ("LoRA, merged", MERGED, None)]
+TASK_NAMES = ["Which book", "Which verse", "Is"]  # how their prompts begin
 
 failures = []
 
@@ -63,12 +64,18 @@ def with_adapter(adapter):
 
 
 def answers(plait, model, adapter):
-    """Share of the held-out prompts that are continued exactly by their completion."""
+    """Share of the held-out prompts that are continued exactly by their completion, of all and by
+    task, and how many there are."""
     text = must(plait, "generate", model, *with_adapter(adapter), "--prompts", HELD_OUT, "--stop",
-                "\n", "--temperature", 0, "--tokens", 24)
+                "\n", "--temperature", 0, "--tokens", 24, "--slot-tokens", 64)
     records = [json.loads(line) for line in text.splitlines()]
-    right = [r["generated"] + "\n" == r["completion"] for r in records]
-    return sum(right) / len(right), len(right)
+    right = {}
+    for r in records:
+        task = next(t for t in TASK_NAMES if r["prompt"].startswith(t))
+        right.setdefault(task, []).append(r["generated"] + "\n" == r["completion"])
+    everything = sum(right.values(), [])
+    shares = {t: sum(right[t]) / len(right[t]) for t in TASK_NAMES}
+    return sum(everything) / len(everything), shares, len(everything)
 
 
 def measure(plait, name, model, adapter):
@@ -77,14 +84,14 @@ def measure(plait, name, model, adapter):
     logits = DEMO / "logits.safetensors"
     score = json.loads(must(plait, "eval", model, *with_adapter(adapter), "--data", HELD_OUT,
                             "--packing", "whole", "--logits", logits, "--json"))
-    share, prompts = answers(plait, model, adapter)
+    share, tasks, prompts = answers(plait, model, adapter)
     code, text = output(sys.executable, HERE / "compare.py", model, *with_adapter(adapter), "--data",
                         HELD_OUT, "--logits", logits)
     if not text.startswith("{"):
         sys.exit(f"run.py: compare.py ended with {code} for '{model}'")
     logits.unlink()
     measured = json.loads(text) | {"nats": score["nats_per_token"], "exact": share,
-                                   "prompts": prompts, "labels": score["tokens"]}
+                                   "tasks": tasks, "prompts": prompts, "labels": score["tokens"]}
     expect(code == 0, f"logits within {measured['relative_difference']:.1e} of the largest of "
                       f"transformers', {measured['sequences']} sequences")
     expect(abs(measured["loss"] - measured["nats"]) <= 1e-5,
@@ -136,10 +143,12 @@ def main():
                f"{results['base']['exact']:.1%}")
     expect(abs(results["LoRA"]["nats"] - results["LoRA, merged"]["nats"]) <= 1e-5,
            "the adapter and the merged model have the same loss")
-    print(f"{'model':14} {'nats a byte':>12} {'exact':>8} {'logits, relative':>18} {'loss':>9}")
+    print(f"{'model':14} {'nats':>7} {'exact':>7} {'book':>7} {'verse':>7} {'testament':>9} "
+          f"{'logits':>8} {'loss':>8}")
     for name, r in results.items():
-        print(f"{name:14} {r['nats']:12.4f} {r['exact']:8.1%} {r['relative_difference']:18.1e} "
-              f"{abs(r['loss'] - r['nats']):9.1e}")
+        shares = " ".join(f"{r['tasks'][t]:{w}.1%}" for t, w in zip(TASK_NAMES, (7, 7, 9)))
+        print(f"{name:14} {r['nats']:7.4f} {r['exact']:7.1%} {shares} "
+              f"{r['relative_difference']:8.1e} {abs(r['loss'] - r['nats']):8.1e}")
     if failures:
         print(f"{len(failures)} bounds do not hold:", *failures, sep="\n  ")
     sys.exit(1 if failures else 0)

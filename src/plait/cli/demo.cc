@@ -13,6 +13,7 @@
 #include "plait/report/progress.h"
 #include "plait/report/table.h"
 #include "plait/tokens/tokenizer.h"
+#include "plait/tokens/tokenizer_files.h"
 #include "plait/train/trigram.h"
 
 namespace plait {

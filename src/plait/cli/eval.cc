@@ -72,7 +72,7 @@ void run_eval(EvalOptions o) {
   const Model base = model;
   const int64_t vocabulary = model.extent("V").size;
   const Text text = open_text(o.data.tokenizer, o.model, vocabulary);
-  // All of the data is for validation; a share of it need not train anything.
+  // All of the data is for validation.
   o.data.validation = o.data.train;
   const auto data = open_data(o.data, text, o.slot_tokens, vocabulary, 1, stderr);
   if (data->paired()) fail("preference pairs have no perplexity; give text or conversations");
@@ -101,7 +101,9 @@ void run_eval(EvalOptions o) {
     if (lora) head = with_lora(std::move(head), *lora);
     write_logits(o.logits, head, plan, o.ranks, parameters, *data, samples);
   }
-  if (!o.json) fmt::print("  tokenizer: {}\n{}", text.from, explain_data(data->report()));
+  DataReport report = data->report();
+  report.validation.clear();  // the same once more
+  if (!o.json) fmt::print("  tokenizer: {}\n{}", text.from, explain_data(report));
   print_score(o, score, text.from);
 }
 
@@ -112,6 +114,8 @@ void add_eval(CLI::App& app) {
   auto o = std::make_shared<EvalOptions>();
   add_model_option(*command, *o);
   add_data_options(*command, o->data);
+  for (const char* splits : {"--validation", "--held-out", "--data-weights"})
+    command->remove_option(command->get_option(splits));
   command->add_option("--adapter", o->adapter, "folder of an adapter (PEFT)")->check(a_path());
   command->add_option("--plan", o->plan, "plan file; left out: one rank")->check(a_path());
   command->add_option("--batches", o->batches, "of one step's tokens; 0: all")

@@ -9,7 +9,7 @@
 #include "plait/model/adapter.h"
 #include "plait/model/folder.h"
 #include "plait/model/lora.h"
-#include "plait/tokens/tokenizer.h"
+#include "plait/tokens/tokenizer_files.h"
 
 namespace plait {
 

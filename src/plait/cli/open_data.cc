@@ -84,10 +84,6 @@ ChatRenderer Text::renderer() const {
   return r;
 }
 
-std::map<std::string, std::string> Text::files_beside(const std::string& folder) const {
-  return from == folder ? std::map<std::string, std::string>() : tokenizer_files(from);
-}
-
 Text open_text(const std::string& tokenizer, const std::string& model, int64_t vocabulary) {
   Text text;
   const bool folder_has_one = is_folder(model) && (file_exists(model + "/tokenizer.json") ||

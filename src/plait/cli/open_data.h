@@ -26,9 +26,6 @@ struct Text {
   std::string from;  // where it was found, for people
   std::map<std::string, std::string> special_tokens;
   ChatRenderer renderer() const;  // holds on to *this
-  // What a model that learned with it is saved with; nothing when the files of `folder`, which go
-  // along, are the same.
-  std::map<std::string, std::string> files_beside(const std::string& folder) const;
 };
 // The tokenizer that is asked for, or else the one in the model's folder, or else bytes if the
 // vocabulary has 256 ids. Throws Error when it makes ids that the model does not have.

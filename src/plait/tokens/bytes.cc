@@ -5,6 +5,7 @@
 #include "plait/base/error.h"
 #include "plait/tokens/byte_level.h"
 #include "plait/tokens/tokenizer.h"
+#include "plait/tokens/tokenizer_files.h"
 
 namespace plait {
 

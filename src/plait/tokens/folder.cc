@@ -9,6 +9,7 @@
 #include "plait/tokens/json_section.h"
 #include "plait/tokens/sentencepiece.h"
 #include "plait/tokens/tokenizer.h"
+#include "plait/tokens/tokenizer_files.h"
 #include "plait/tokens/tokenizer_json.h"
 #include "plait/tokens/utf8.h"
 

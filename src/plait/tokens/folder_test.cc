@@ -7,6 +7,7 @@
 #include "plait/base/error.h"
 #include "plait/io/files.h"
 #include "plait/tokens/tokenizer.h"
+#include "plait/tokens/tokenizer_files.h"
 
 namespace plait {
 namespace {

@@ -72,10 +72,6 @@ class Tokenizer {
 
 // 256 ids, one per byte; no special tokens.
 std::unique_ptr<Tokenizer> byte_tokenizer();
-// The same as a tokenizer.json, for others: a BPE of the 256 bytes without merges. Text has the
-// same ids there; what is no UTF-8 only the byte tokenizer takes. Read here, it is the byte
-// tokenizer.
-std::string byte_tokenizer_json();
 
 // A tokenizer.json or .model file; or a folder, see below.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
@@ -91,10 +87,6 @@ struct TokenizerFolder {
 // tokenizer.json, or else tokenizer.model or spiece.model; tokenizer_config.json,
 // special_tokens_map.json, chat_template.jinja and chat_template.json where they are.
 TokenizerFolder load_tokenizer_folder(const std::string& folder);
-
-// The files of a tokenizer by name, as a model's folder holds them: "bytes", a file, or a folder's,
-// its chat template among them. What a folder holds besides is left out.
-std::map<std::string, std::string> tokenizer_files(const std::string& path);
 
 // Offset of the first byte that no valid UTF-8 can have there (surrogates, overlong forms and
 // what is above U+10FFFF are invalid); none: the text is valid.

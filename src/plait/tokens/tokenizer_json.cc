@@ -11,6 +11,7 @@
 #include "plait/tokens/normalize.h"
 #include "plait/tokens/post_process.h"
 #include "plait/tokens/pre_tokenize.h"
+#include "plait/tokens/tokenizer_files.h"
 #include "plait/tokens/utf8.h"
 
 namespace plait {
