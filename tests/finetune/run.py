@@ -67,7 +67,7 @@ def answers(plait, model, adapter):
     """Share of the held-out prompts that are continued exactly by their completion, of all and by
     task, and how many there are."""
     text = must(plait, "generate", model, *with_adapter(adapter), "--prompts", HELD_OUT, "--stop",
-                "\n", "--temperature", 0, "--tokens", 24, "--slot-tokens", 64)
+                "\n", "--temperature", 0, "--tokens", 20, "--slot-tokens", 64)
     records = [json.loads(line) for line in text.splitlines()]
     right = {}
     for r in records:
