@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 LOGITS, LOSS = 1e-4, 1e-5
+torch.set_num_threads(1)  # the models are small; more threads wait by spinning
 
 
 def load(model, adapter=None):
