@@ -43,9 +43,17 @@ file_lengths() {
   [[ -z $long ]] || { echo "$long"; return 1; }
 }
 
-# Twice, so that a missing `#pragma once` shows too.
+# Headers that no .cc file of the same name proves: it includes its own header first.
+headers_without_source() {
+  local header first
+  while IFS= read -r -d '' header; do
+    first=$(grep -m 1 '^#include' "${header%.h}.cc" 2>/dev/null) || true
+    [[ $first == "#include \"${header#src/}\"" ]] || printf '%s\0' "$header"
+  done < <(cpp_files src tests bench fuzz | { grep -z '\.h$' || true; })
+}
+
 header_alone() {
-  printf '#include "%s"\n#include "%s"\n' "${1#src/}" "${1#src/}" |
+  printf '#include "%s"\n' "${1#src/}" |
     g++ -std=c++20 -fsyntax-only -Wall -Wextra -Werror -Isrc -I. $toml_flags -x c++ - ||
     { echo "$1: does not compile alone"; return 1; }
 }
@@ -54,8 +62,11 @@ toml_flags=$(pkg-config --cflags tomlplusplus)
 export toml_flags
 
 headers_alone() {
-  cpp_files src tests bench fuzz | { grep -z '\.h$' || true; } |
-    xargs -0 -r -P 2 -n 1 bash -c 'header_alone "$1"' _
+  local open
+  open=$(cpp_files src tests bench fuzz | { grep -z '\.h$' || true; } |
+    xargs -0 -r grep -L '^#pragma once$') || true
+  [[ -z $open ]] || { echo "$open: no #pragma once"; return 1; }
+  headers_without_source | xargs -0 -r -P 2 -n 1 bash -c 'header_alone "$1"' _
 }
 
 changed_files() {
@@ -71,6 +82,7 @@ tidy() {
 
 check "clang-format" formatting
 check "include direction" python3 scripts/check_layers.py
+check "type names" python3 scripts/check_names.py
 check "files of at most $max_lines lines" file_lengths
 check "docs links" python3 scripts/check_docs.py
 check "coverage table" python3 scripts/check_coverage.py

@@ -129,9 +129,9 @@ auto in_the_name_of(const OpDef& op, F&& f) {
 // Throws for an attribute that the op does not take, or takes as a number and not a list.
 void check_attributes(const OpDef& op, const Attrs& attrs) {
   for (const auto& [name, value] : attrs) {
-    const auto known =
-        std::find_if(op.attributes.begin(), op.attributes.end(),
-                     [&](std::string_view a) { return a.substr(0, a.find('[')) == name; });
+    const auto known = std::find_if(
+        op.attributes.begin(), op.attributes.end(),
+        [&name = name](std::string_view a) { return a.substr(0, a.find('[')) == name; });
     if (known == op.attributes.end())
       fail("op '{}': unknown attribute '{}'; it takes {}", op.name, name,
            op.attributes.empty() ? "none" : fmt::format("{}", fmt::join(op.attributes, ", ")));

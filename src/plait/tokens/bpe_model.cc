@@ -123,7 +123,9 @@ class Bpe final : public TokenModel {
     merges_ = MergeTable(list.size());
     uint32_t rank = 0;
     for (const nlohmann::json& m : list) {
-      const auto [left, right] = halves(s, m, rank);
+      const std::pair<std::string, std::string> pair = halves(s, m, rank);
+      const std::string& left = pair.first;
+      const std::string& right = pair.second;
       const auto id = [&](const std::string& token) {
         const auto found = vocabulary_.id(token);
         if (!found)

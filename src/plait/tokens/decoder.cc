@@ -32,7 +32,7 @@ int byte_fallback_value(const std::string& token) {
 
 namespace {
 
-class ByteLevelDecoder final : public Decoder {
+class ByteLevelDecoder final : public TokenDecoder {
  public:
   Texts apply(Texts tokens) const override {
     std::string bytes;
@@ -41,7 +41,7 @@ class ByteLevelDecoder final : public Decoder {
   }
 };
 
-class MetaspaceDecoder final : public Decoder {
+class MetaspaceDecoder final : public TokenDecoder {
  public:
   MetaspaceDecoder(char32_t replacement, PrependScheme scheme) : scheme_(scheme) {
     append_utf8(mark_, replacement);
@@ -66,7 +66,7 @@ class MetaspaceDecoder final : public Decoder {
   PrependScheme scheme_;
 };
 
-class ByteFallbackDecoder final : public Decoder {
+class ByteFallbackDecoder final : public TokenDecoder {
  public:
   Texts apply(Texts tokens) const override {
     Texts out;
@@ -91,7 +91,7 @@ class ByteFallbackDecoder final : public Decoder {
   }
 };
 
-class FuseDecoder final : public Decoder {
+class FuseDecoder final : public TokenDecoder {
  public:
   Texts apply(Texts tokens) const override {
     std::string all;
@@ -100,7 +100,7 @@ class FuseDecoder final : public Decoder {
   }
 };
 
-class StripDecoder final : public Decoder {
+class StripDecoder final : public TokenDecoder {
  public:
   StripDecoder(char32_t content, int64_t start, int64_t stop) : start_(start), stop_(stop) {
     append_utf8(content_, content);
@@ -122,7 +122,7 @@ class StripDecoder final : public Decoder {
   int64_t start_, stop_;
 };
 
-class ReplaceDecoder final : public Decoder {
+class ReplaceDecoder final : public TokenDecoder {
  public:
   ReplaceDecoder(Pattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
@@ -145,7 +145,7 @@ class ReplaceDecoder final : public Decoder {
   std::string content_;
 };
 
-class SuffixDecoder final : public Decoder {
+class SuffixDecoder final : public TokenDecoder {
  public:
   explicit SuffixDecoder(std::string suffix) : suffix_(std::move(suffix)) {}
   Texts apply(Texts tokens) const override {
@@ -162,20 +162,21 @@ class SuffixDecoder final : public Decoder {
   std::string suffix_;
 };
 
-class ChainDecoder final : public Decoder {
+class ChainDecoder final : public TokenDecoder {
  public:
-  explicit ChainDecoder(std::vector<std::unique_ptr<Decoder>> parts) : parts_(std::move(parts)) {}
+  explicit ChainDecoder(std::vector<std::unique_ptr<TokenDecoder>> parts)
+      : parts_(std::move(parts)) {}
   Texts apply(Texts tokens) const override {
     for (const auto& p : parts_) tokens = p->apply(std::move(tokens));
     return tokens;
   }
 
  private:
-  std::vector<std::unique_ptr<Decoder>> parts_;
+  std::vector<std::unique_ptr<TokenDecoder>> parts_;
 };
 
-std::unique_ptr<Decoder> read_chain(Section& s) {
-  std::vector<std::unique_ptr<Decoder>> parts;
+std::unique_ptr<TokenDecoder> read_chain(Section& s) {
+  std::vector<std::unique_ptr<TokenDecoder>> parts;
   const json& list = s.array("decoders");
   for (size_t i = 0; i < list.size(); ++i) {
     auto part = read_decoder(list[i], fmt::format("{}[{}]", s.where("decoders"), i));
@@ -184,7 +185,7 @@ std::unique_ptr<Decoder> read_chain(Section& s) {
   return std::make_unique<ChainDecoder>(std::move(parts));
 }
 
-std::unique_ptr<Decoder> read_one(Section& s) {
+std::unique_ptr<TokenDecoder> read_one(Section& s) {
   const std::string type = s.string("type");
   if (type == "ByteLevel") {
     for (const char* name : {"add_prefix_space", "trim_offsets", "use_regex"}) s.ignore(name);
@@ -221,7 +222,7 @@ std::unique_ptr<Decoder> read_one(Section& s) {
 
 }  // namespace
 
-std::unique_ptr<Decoder> read_decoder(const json& value, const std::string& where) {
+std::unique_ptr<TokenDecoder> read_decoder(const json& value, const std::string& where) {
   if (value.is_null()) return nullptr;
   Section s(value, where);
   auto result = read_one(s);

@@ -8,15 +8,15 @@
 
 namespace plait {
 
-class Decoder {
+class TokenDecoder {
  public:
-  virtual ~Decoder() = default;
+  virtual ~TokenDecoder() = default;
   // The texts of the tokens to texts that make the whole when joined.
   virtual std::vector<std::string> apply(std::vector<std::string> tokens) const = 0;
 };
 
 // Null for a JSON null. Throws Error naming what is not supported; `where` opens the message.
-std::unique_ptr<Decoder> read_decoder(const nlohmann::json& value, const std::string& where);
+std::unique_ptr<TokenDecoder> read_decoder(const nlohmann::json& value, const std::string& where);
 
 // Bytes from tokens like "<0x0A>" to text: a run that is no valid UTF-8 becomes one U+FFFD per
 // byte.

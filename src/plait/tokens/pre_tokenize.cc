@@ -24,7 +24,7 @@ enum class Behavior { removed, isolated, merged_with_previous, merged_with_next,
 // pieces of them.
 class Cutter {
  public:
-  Cutter(Behavior behavior, bool invert, std::vector<Piece>& out)
+  Cutter(Behavior behavior, bool invert, std::vector<TextPiece>& out)
       : behavior_(behavior), invert_(invert), out_(out) {}
 
   void start(size_t offset, size_t length) {
@@ -69,10 +69,10 @@ class Cutter {
 
   Behavior behavior_;
   bool invert_;
-  std::vector<Piece>& out_;
+  std::vector<TextPiece>& out_;
   size_t base_ = 0, length_ = 0, done_ = 0;
   bool last_was_delimiter_ = false, have_ = false;
-  Piece pending_{};
+  TextPiece pending_{};
 };
 
 class Split final : public PreTokenizer {
@@ -81,10 +81,10 @@ class Split final : public PreTokenizer {
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
 
   void apply(Pieces& p) const override {
-    std::vector<Piece> out;
+    std::vector<TextPiece> out;
     out.reserve(p.text.size() / 4);
     Cutter cutter(behavior_, invert_, out);
-    for (const Piece& piece : p.pieces) {
+    for (const TextPiece& piece : p.pieces) {
       cutter.start(piece.begin, piece.end - piece.begin);
       pattern_.each_match(p.at(piece),
                           [&](size_t begin, size_t end) { cutter.delimiter(begin, end); });
@@ -106,9 +106,9 @@ class SplitByCharacter final : public PreTokenizer {
       : is_(std::move(is)), behavior_(behavior) {}
 
   void apply(Pieces& p) const override {
-    std::vector<Piece> out;
+    std::vector<TextPiece> out;
     Cutter cutter(behavior_, false, out);
-    for (const Piece& piece : p.pieces) {
+    for (const TextPiece& piece : p.pieces) {
       cutter.start(piece.begin, piece.end - piece.begin);
       const std::string_view text = p.at(piece);
       for (size_t i = 0; i < text.size(); i += utf8_length(text[i]))

@@ -10,19 +10,19 @@
 
 namespace plait {
 
-struct Piece {
+struct TextPiece {
   size_t begin, end;  // in Pieces::text
 };
 
 struct Pieces {
   std::string text;
-  std::vector<Piece> pieces;  // none is empty
-  bool at_start = false;      // the first piece opens what was given to encode()
+  std::vector<TextPiece> pieces;  // none is empty
+  bool at_start = false;          // the first piece opens what was given to encode()
   // The pieces are bytes that the model takes by their characters in byte_level.h: what a last
   // ByteLevel step leaves, so that nothing need be written out only to be read again.
   bool bytes = false;
 
-  std::string_view at(const Piece& p) const {
+  std::string_view at(const TextPiece& p) const {
     return std::string_view(text).substr(p.begin, p.end - p.begin);
   }
 };

@@ -122,7 +122,7 @@ class JsonTokenizer final : public Tokenizer {
     pieces.text = std::move(text);
     pieces.at_start = at_start;
     for (const auto& step : pre_tokenizers_) step->apply(pieces);
-    for (const Piece& p : pieces.pieces) model_->encode(pieces.at(p), pieces.bytes, ids);
+    for (const TextPiece& p : pieces.pieces) model_->encode(pieces.at(p), pieces.bytes, ids);
   }
 
   void read_added(const json& list, const std::string& where, const TokenizerChanges& changes) {
@@ -176,7 +176,7 @@ class JsonTokenizer final : public Tokenizer {
   std::unique_ptr<TokenModel> model_;
   std::unique_ptr<Normalizer> normalizer_;
   std::vector<std::unique_ptr<PreTokenizer>> pre_tokenizers_;
-  std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<TokenDecoder> decoder_;
   PostProcess post_;
   Vocabulary added_;
   AddedTokens raw_tokens_, normal_tokens_;
