@@ -221,7 +221,7 @@ Trained two_steps(const Truth& truth, Plan p, Recompute how) {
   return r;
 }
 
-TEST(Recompute, GivesTheSameBitsWithLessMemory) {
+TEST(SlowRecompute, GivesTheSameBitsWithLessMemory) {
   for (const Model& m : {build(kLlama), build(kGpt2)}) {
     const Truth truth = make_truth(m, 3, 31);
     for (const Plan& p : plans()) {
@@ -261,7 +261,7 @@ Model adapted(const Model& base, std::vector<std::string> targets, bool rslora =
   return with_lora(base, c);
 }
 
-TEST(Lora, LayoutsEqualTheReference) {
+TEST(SlowLora, LayoutsEqualTheReference) {
   std::vector<Model> models = {adapted(build(kLlama), {"all-linear"}),
                                adapted(build(kLlama, true), {"q_proj", "layers.2.mlp.down_proj"}),
                                adapted(build(kGpt2), {"c_attn", "mlp.c_proj"}, true)};

@@ -13,6 +13,7 @@
 #include "plait/report/progress.h"
 #include "plait/report/table.h"
 #include "plait/tokens/tokenizer.h"
+#include "plait/tokens/tokenizer_files.h"
 #include "plait/train/trigram.h"
 
 namespace plait {
@@ -226,7 +227,9 @@ void Demo::check_counts() {
 
 void Demo::save_and_load() {
   section("Saved as a Hugging Face folder, and loaded again");
-  save_model(model_, trainer_.parameters(), o_.out);
+  SaveOptions saving;
+  saving.tokenizer = tokenizer_files("bytes");
+  save_model(model_, trainer_.parameters(), o_.out, saving);
   const Model loaded = load_model(o_.out, {o_.slots, o_.slot_tokens}, Head::loss);
   LowerOptions options;
   options.train = false;
@@ -234,7 +237,7 @@ void Demo::save_and_load() {
   session.set_states("param/", load_parameters(loaded, o_.out));
   const double again = evaluate(session, *data_, trainer_.layout(), trainer_.eval_batches());
   fmt::print(
-      "    {}: config.json, model.safetensors\n"
+      "    {}: config.json, model.safetensors, tokenizer.json\n"
       "    validation loss {:.17g} before, {:.17g} after loading\n",
       o_.out, validation_, again);
   if (again != validation_) fail("the loaded model has another validation loss");

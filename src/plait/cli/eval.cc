@@ -6,6 +6,7 @@
 
 #include "plait/cli/commands.h"
 #include "plait/cli/common.h"
+#include "plait/cli/eval_logits.h"
 #include "plait/cli/open_data.h"
 #include "plait/model/adapter.h"
 #include "plait/model/folder.h"
@@ -21,7 +22,7 @@ namespace {
 
 struct EvalOptions : CommonOptions {
   DataFlags data;
-  std::string adapter;
+  std::string adapter, logits;
   int64_t batches = 0;
   bool json = false;
 };
@@ -71,13 +72,15 @@ void run_eval(EvalOptions o) {
   const Model base = model;
   const int64_t vocabulary = model.extent("V").size;
   const Text text = open_text(o.data.tokenizer, o.model, vocabulary);
-  // All of the data is for validation; a share of it need not train anything.
+  // All of the data is for validation.
   o.data.validation = o.data.train;
   const auto data = open_data(o.data, text, o.slot_tokens, vocabulary, 1, stderr);
   if (data->paired()) fail("preference pairs have no perplexity; give text or conversations");
   HostTensors parameters = load_parameters(base, o.model);
+  std::optional<LoraConfig> lora;
   if (!o.adapter.empty()) {
-    model = with_lora(std::move(model), load_adapter_config(o.adapter));
+    lora = load_adapter_config(o.adapter);
+    model = with_lora(std::move(model), *lora);
     for (auto& [name, t] : load_adapter(model, o.adapter)) parameters[name] = std::move(t);
   }
   const Plan plan = o.plan.empty() ? one_rank_plan(1) : load_plan(o.plan);
@@ -91,9 +94,16 @@ void run_eval(EvalOptions o) {
   Score score;
   score.nats = evaluate(session, *data, layout, batches);
   score.tokens = data->validation_labels(layout, batches);
-  score.bytes = bytes_of_labels(*data, *text.tokenizer,
-                                std::min(data->validation_samples(), batches * layout.samples()));
-  if (!o.json) fmt::print("  tokenizer: {}\n{}", text.from, explain_data(data->report()));
+  const int64_t samples = std::min(data->validation_samples(), batches * layout.samples());
+  score.bytes = bytes_of_labels(*data, *text.tokenizer, samples);
+  if (!o.logits.empty()) {
+    Model head = open_model(o, Head::logits);
+    if (lora) head = with_lora(std::move(head), *lora);
+    write_logits(o.logits, head, plan, o.ranks, parameters, *data, samples);
+  }
+  DataReport report = data->report();
+  report.validation.clear();  // the same once more
+  if (!o.json) fmt::print("  tokenizer: {}\n{}", text.from, explain_data(report));
   print_score(o, score, text.from);
 }
 
@@ -104,11 +114,17 @@ void add_eval(CLI::App& app) {
   auto o = std::make_shared<EvalOptions>();
   add_model_option(*command, *o);
   add_data_options(*command, o->data);
+  for (const char* splits : {"--validation", "--held-out", "--data-weights"})
+    command->remove_option(command->get_option(splits));
   command->add_option("--adapter", o->adapter, "folder of an adapter (PEFT)")->check(a_path());
   command->add_option("--plan", o->plan, "plan file; left out: one rank")->check(a_path());
   command->add_option("--batches", o->batches, "of one step's tokens; 0: all")
       ->check(whole_number(0, kMaxCount))
       ->capture_default_str();
+  command
+      ->add_option("--logits", o->logits,
+                   "write tokens, labels and logits there, as safetensors, to compare with others")
+      ->check(a_path());
   command->add_flag("--json", o->json, "for scripts");
   add_batch_options(*command, *o);
   add_ranks_option(*command, *o);

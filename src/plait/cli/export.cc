@@ -9,6 +9,7 @@
 #include "plait/model/adapter.h"
 #include "plait/model/folder.h"
 #include "plait/model/lora.h"
+#include "plait/tokens/tokenizer_files.h"
 
 namespace plait {
 
@@ -70,6 +71,10 @@ void export_checkpoint(const std::string& folder, int64_t step, const std::strin
     SaveOptions options;
     const std::string source = description.at("model");
     if (is_folder(source)) options.carry = source;
+    const std::string tokenizer = description.at("tokenizer");
+    const bool known = tokenizer == "bytes" || is_folder(tokenizer) || file_exists(tokenizer);
+    if (!known) fmt::print("note: there is no tokenizer '{}' any more\n", tokenizer);
+    if (known && tokenizer != source) options.tokenizer = tokenizer_files(tokenizer);
     save_model(base, parameters, out, options);
   }
   fmt::print("step {} of '{}' saved as {} in '{}'\n", c->step, folder,

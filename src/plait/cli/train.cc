@@ -18,6 +18,7 @@
 #include "plait/report/explain_data.h"
 #include "plait/report/progress.h"
 #include "plait/report/table.h"
+#include "plait/tokens/tokenizer_files.h"
 #include "plait/train/stop.h"
 
 namespace plait {
@@ -284,6 +285,7 @@ void TrainCommand::save() {
   SaveOptions options;
   options.carry = !o_.init.empty() ? o_.init : is_folder(o_.model) ? o_.model : "";
   options.as_read = as_read_.files.empty() ? nullptr : &as_read_;
+  if (text_.from != options.carry) options.tokenizer = tokenizer_files(text_.from);
   const HostTensors trained = trainer_->parameters();
   if (lora_ && !o_.merge)
     save_adapter(model_, trained, o_.out);

@@ -68,7 +68,7 @@ std::vector<double> Generator::next_logits(std::span<const int32_t> ids) {
 
 std::vector<int32_t> Generator::generate(std::span<const int32_t> prompt,
                                          const GenerateOptions& options,
-                                         const std::function<void(int32_t)>& seen) {
+                                         const std::function<bool(int32_t)>& seen) {
   if (prompt.empty()) fail("the prompt is empty; needs a token or more");
   if (options.tokens < 0) fail("{} tokens to generate; needs 0 or more", options.tokens);
   if (!std::isfinite(options.temperature) || options.temperature < 0)
@@ -83,7 +83,7 @@ std::vector<int32_t> Generator::generate(std::span<const int32_t> prompt,
     const auto id = static_cast<int32_t>(pick_token(next_logits(ids), options.temperature, draw));
     if (std::find(options.stop.begin(), options.stop.end(), id) != options.stop.end()) break;
     ids.push_back(id);
-    if (seen) seen(id);
+    if (seen && !seen(id)) break;
   }
   return {ids.begin() + static_cast<int64_t>(prompt.size()), ids.end()};
 }

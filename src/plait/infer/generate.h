@@ -30,9 +30,9 @@ class Generator {
   Generator(const Model& model, const HostTensors& parameters);
   void set_parameters(const HostTensors& parameters);
 
-  // What follows the prompt. `seen` is called with every token as it comes.
+  // What follows the prompt. `seen` is called with every token as it comes; false ends it.
   std::vector<int32_t> generate(std::span<const int32_t> prompt, const GenerateOptions& options,
-                                const std::function<void(int32_t)>& seen = {});
+                                const std::function<bool(int32_t)>& seen = {});
 
  private:
   std::vector<double> next_logits(std::span<const int32_t> ids);

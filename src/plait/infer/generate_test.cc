@@ -56,6 +56,15 @@ TEST(Generator, EndsBeforeAStopToken) {
   EXPECT_EQ(some, std::vector<int32_t>(all.begin(), first));
 }
 
+TEST(Generator, EndsWhenItsListenerHasSeenEnough) {
+  const Model model = load_model("llama-tiny", {1, 12}, Head::logits);
+  Generator generator(model, initial_parameters(model, 3));
+  int seen = 0;
+  const std::vector<int32_t> some = generator.generate(std::vector<int32_t>{1}, {30, 1.0, 5, {}},
+                                                       [&](int32_t) { return ++seen < 4; });
+  EXPECT_EQ(some.size(), 4u);
+}
+
 TEST(Generator, RefusesBadPrompts) {
   const Model model = load_model("llama-tiny", {1, 12}, Head::logits);
   Generator generator(model, initial_parameters(model, 3));

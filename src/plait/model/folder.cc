@@ -383,7 +383,9 @@ void save_model(const Model& model, const HostTensors& parameters, const std::st
       write_text(fresh + "/model.plait", print_model(model));
     else
       write_text(fresh + "/config.json", storage.config(model.config_json));
-    if (!options.carry.empty()) carry_files(options.carry, fresh, target);
+    if (!options.carry.empty())
+      carry_files(options.carry, fresh, target, options.tokenizer.empty());
+    for (const auto& [name, text] : options.tokenizer) write_text(fresh + "/" + name, text);
   } catch (const fs::filesystem_error& e) {
     fs::remove_all(fresh, error);
     fail("cannot save to '{}': {}", folder, e.what());

@@ -47,7 +47,9 @@ struct SaveOptions {
   std::optional<Dtype> storage;
   int64_t max_shard_bytes = 5'000'000'000;  // Hugging Face's own default; of tensors
   std::string carry;                        // a folder whose other files go along; empty: none
-  const FileReport* as_read = nullptr;      // names, element types and tied copies as they were
+  // Name and text of the tokenizer's files, in place of those that `carry` has; none: these.
+  std::map<std::string, std::string> tokenizer;
+  const FileReport* as_read = nullptr;  // names, element types and tied copies as they were
   bool run_folder = false;  // the folder may hold other things and no model yet: a training run's
 };
 

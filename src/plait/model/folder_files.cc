@@ -34,13 +34,18 @@ bool is_weights_or_run(std::string_view name) {
   return name == "metrics.jsonl";
 }
 
-// Files that say how to use the model of their folder, and would be wrong beside another.
-bool belongs_to_model(std::string_view name) {
-  for (const char* beginning :
-       {"tokenizer", "vocab", "merges", "special_tokens_map", "added_tokens", "generation_config",
-        "chat_template", "preprocessor_config", "processor_config", "spiece", "sentencepiece"})
+bool belongs_to_tokenizer(std::string_view name) {
+  for (const char* beginning : {"tokenizer", "vocab", "merges", "special_tokens_map",
+                                "added_tokens", "chat_template", "spiece", "sentencepiece"})
     if (begins(name, beginning)) return true;
   return ends(name, ".model") || ends(name, ".tiktoken");
+}
+
+// Files that say how to use the model of their folder, and would be wrong beside another.
+bool belongs_to_model(std::string_view name) {
+  for (const char* beginning : {"generation_config", "preprocessor_config", "processor_config"})
+    if (begins(name, beginning)) return true;
+  return belongs_to_tokenizer(name);
 }
 
 // "a.12.b" as "a.", 12, ".b" at the first part that is a number; -1 when there is none.
@@ -83,7 +88,8 @@ bool replaced_by_model(std::string_view name) {
   return is_tensor_file(name) || name == "config.json" || name == "model.plait";
 }
 
-void carry_files(const std::string& from, const std::string& fresh, const std::string& target) {
+void carry_files(const std::string& from, const std::string& fresh, const std::string& target,
+                 bool tokenizer) {
   std::error_code error;
   if (fs::equivalent(from, target, error)) return;  // they stay where they are
   if (!is_folder(from)) fail("cannot take files from '{}': it is no folder", from);
@@ -95,6 +101,7 @@ void carry_files(const std::string& from, const std::string& fresh, const std::s
   for (const fs::path& path : names) {
     const std::string name = path.string();
     if (name.front() == '.' || is_weights_or_run(name) || replaced_by_model(name)) continue;
+    if (!tokenizer && belongs_to_tokenizer(name)) continue;
     if (file_exists((fs::path(target) / name).string()) && !belongs_to_model(name)) continue;
     copy_file_synced((fs::path(from) / name).string(), (fs::path(fresh) / name).string());
   }

@@ -15,8 +15,9 @@ bool replaced_by_model(std::string_view name);
 
 // Copies what belongs to the model in `from` (tokenizer, templates, licence, ...) into `fresh`,
 // which will replace `target`. A file of the user in `target` is not replaced by one of `from`,
-// a file of the tokenizer is.
-void carry_files(const std::string& from, const std::string& fresh, const std::string& target);
+// a file of the tokenizer is. Without `tokenizer` its files stay behind.
+void carry_files(const std::string& from, const std::string& fresh, const std::string& target,
+                 bool tokenizer = true);
 
 // "h.0-11.attn.bias, wte.weight": all names, those that differ in one number as one; at most
 // `most` of these, then how many more.

@@ -332,6 +332,23 @@ TEST_F(FolderTest, CarriesTheOtherFilesOfAModel) {
   EXPECT_EQ(names().size(), 2U);
 }
 
+TEST_F(FolderTest, AnotherTokenizerTakesThePlaceOfTheCarriedOne) {
+  const Model m = load_model("llama-tiny", kBatch, Head::loss);
+  fs::create_directory(path("base"));
+  for (const char* name :
+       {"tokenizer.json", "vocab.json", "chat_template.jinja", "generation_config.json", "LICENSE"})
+    put(path("base/") + name, "base");
+  SaveOptions options;
+  options.carry = path("base");
+  options.tokenizer = {{"tokenizer.json", "another"}};
+  save_model(m, initial_parameters(m, 7), path("x"), options);
+  EXPECT_EQ(bytes(path("x/tokenizer.json")), "another");
+  EXPECT_FALSE(fs::exists(path("x/vocab.json")));
+  EXPECT_FALSE(fs::exists(path("x/chat_template.jinja")));
+  EXPECT_EQ(bytes(path("x/generation_config.json")), "base");
+  EXPECT_EQ(bytes(path("x/LICENSE")), "base");
+}
+
 TEST_F(FolderTest, KeepsWhatTheUserKeepsThere) {
   const Model m = load_model("llama-tiny", kBatch, Head::loss);
   const HostTensors one = initial_parameters(m, 1), two = initial_parameters(m, 2);

@@ -1,9 +1,11 @@
 // The byte tokenizer, and what all tokenizers share.
-#include <numeric>
+#include <nlohmann/json.hpp>
 
 #include "plait/base/digest.h"
 #include "plait/base/error.h"
+#include "plait/tokens/byte_level.h"
 #include "plait/tokens/tokenizer.h"
+#include "plait/tokens/tokenizer_files.h"
 
 namespace plait {
 
@@ -67,5 +69,35 @@ class ByteTokenizer final : public Tokenizer {
 }  // namespace
 
 std::unique_ptr<Tokenizer> byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
+
+std::string byte_tokenizer_json() {
+  using Json = nlohmann::ordered_json;
+  Json vocabulary = Json::object();
+  for (int b = 0; b < 256; ++b) vocabulary[to_byte_level(std::string(1, static_cast<char>(b)))] = b;
+  const Json byte_level = {{"type", "ByteLevel"},
+                           {"add_prefix_space", false},
+                           {"trim_offsets", true},
+                           {"use_regex", false}};
+  const Json file = {{"version", "1.0"},
+                     {"truncation", nullptr},
+                     {"padding", nullptr},
+                     {"added_tokens", Json::array()},
+                     {"normalizer", nullptr},
+                     {"pre_tokenizer", byte_level},
+                     {"post_processor", nullptr},
+                     {"decoder", byte_level},
+                     {"model",
+                      {{"type", "BPE"},
+                       {"dropout", nullptr},
+                       {"unk_token", nullptr},
+                       {"continuing_subword_prefix", nullptr},
+                       {"end_of_word_suffix", nullptr},
+                       {"fuse_unk", false},
+                       {"byte_fallback", false},
+                       {"ignore_merges", false},
+                       {"vocab", vocabulary},
+                       {"merges", Json::array()}}}};
+  return file.dump(2) + "\n";
+}
 
 }  // namespace plait

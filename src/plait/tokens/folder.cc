@@ -9,6 +9,7 @@
 #include "plait/tokens/json_section.h"
 #include "plait/tokens/sentencepiece.h"
 #include "plait/tokens/tokenizer.h"
+#include "plait/tokens/tokenizer_files.h"
 #include "plait/tokens/tokenizer_json.h"
 #include "plait/tokens/utf8.h"
 
@@ -21,6 +22,11 @@ namespace {
 constexpr int64_t kMaxTokenizer = int64_t{512} << 20, kMaxConfig = 64 << 20;
 constexpr std::array kSpecialNames = {"bos_token", "eos_token", "unk_token", "sep_token",
                                       "pad_token", "cls_token", "mask_token"};
+// Whatever says how text becomes ids, for plait or for others.
+constexpr std::array kFiles = {
+    "tokenizer.json",          "tokenizer.model",   "spiece.model", "tokenizer_config.json",
+    "special_tokens_map.json", "added_tokens.json", "vocab.json",   "merges.txt",
+    "chat_template.jinja",     "chat_template.json"};
 
 bool ends_with(std::string_view text, std::string_view end) { return text.ends_with(end); }
 
@@ -208,6 +214,24 @@ TokenizerFolder load_tokenizer_folder(const std::string& folder) {
   set("unk_token", ids.unk);
   t.set_special_ids(ids);
   return result;
+}
+
+std::map<std::string, std::string> tokenizer_files(const std::string& path) {
+  std::map<std::string, std::string> files;
+  if (path == "bytes") {
+    files["tokenizer.json"] = byte_tokenizer_json();
+    files["tokenizer_config.json"] =
+        "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n"
+        "  \"clean_up_tokenization_spaces\": false\n}\n";
+  } else if (is_folder(path)) {
+    for (const char* name : kFiles)
+      if (const std::string file = path + "/" + name; file_exists(file))
+        files[name] = read_text(file, kMaxTokenizer);
+  } else {
+    files[path.ends_with(".json") ? "tokenizer.json" : "tokenizer.model"] =
+        read_text(path, kMaxTokenizer);
+  }
+  return files;
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {

@@ -7,6 +7,7 @@
 #include "plait/base/error.h"
 #include "plait/io/files.h"
 #include "plait/tokens/tokenizer.h"
+#include "plait/tokens/tokenizer_files.h"
 
 namespace plait {
 namespace {
@@ -123,6 +124,39 @@ TEST_F(Folder, TemplateFiles) {
   EXPECT_EQ(load_tokenizer_folder(path_).chat_template, "j");
   put("chat_template.jinja", "{{ messages }}\n");
   EXPECT_EQ(load_tokenizer_folder(path_).chat_template, "{{ messages }}\n");
+}
+
+TEST_F(Folder, BytesAsATokenizerJson) {
+  for (const auto& [name, text] : tokenizer_files("bytes")) put(name, text);
+  const auto bytes = load_tokenizer_folder(path_).tokenizer;
+  EXPECT_EQ(bytes->kind(), "bytes");
+  EXPECT_EQ(bytes->digest(), byte_tokenizer()->digest());
+  const std::string broken = "\xff\x80 a\n";
+  EXPECT_EQ(bytes->decode(bytes->encode(broken)), broken);
+  // With anything changed it is what it says: a BPE, which has the same ids for text.
+  std::string changed = byte_tokenizer_json();
+  const std::string from = "\"ignore_merges\": false";
+  ASSERT_NE(changed.find(from), std::string::npos);
+  changed.replace(changed.find(from), from.size(), "\"ignore_merges\": true");
+  put("tokenizer.json", changed);
+  const auto bpe = load_tokenizer_folder(path_).tokenizer;
+  EXPECT_EQ(bpe->kind(), "bpe");
+  EXPECT_EQ(bpe->vocabulary(), 256);
+  const std::string text = "In the  beginning\n\t\xc3\xa9 \xe6\x97\xa5 don't\x01";
+  EXPECT_EQ(bpe->encode(text), byte_tokenizer()->encode(text));
+  EXPECT_EQ(bpe->decode(bpe->encode(text)), text);
+}
+
+TEST_F(Folder, FilesOfATokenizer) {
+  put_fixture("clip.json", "tokenizer.json");
+  put("chat_template.jinja", "{{ messages }}");
+  put("config.json", "{}");
+  put("model.safetensors", "x");
+  const auto files = tokenizer_files(path_);
+  EXPECT_EQ(files.size(), 2u);
+  EXPECT_EQ(files.at("chat_template.jinja"), "{{ messages }}");
+  EXPECT_EQ(tokenizer_files(path_ + "/tokenizer.json").at("tokenizer.json"),
+            files.at("tokenizer.json"));
 }
 
 TEST_F(Folder, Refusals) {

@@ -12,6 +12,7 @@
 #include "plait/tokens/normalize.h"
 #include "plait/tokens/post_process.h"
 #include "plait/tokens/pre_tokenize.h"
+#include "plait/tokens/tokenizer_files.h"
 #include "plait/tokens/utf8.h"
 
 namespace plait {
@@ -198,11 +199,24 @@ std::string changes_text(const TokenizerChanges& changes) {
   return text;
 }
 
+// What byte_tokenizer_json() wrote, whatever a call set in it besides.
+bool is_bytes(const json& file) {
+  static const json bytes = json::parse(byte_tokenizer_json());
+  if (!file.is_object() || file.size() != bytes.size()) return false;
+  for (auto it = bytes.begin(); it != bytes.end(); ++it) {
+    const bool of_a_call = it.key() == "truncation" || it.key() == "padding";
+    const auto found = file.find(it.key());
+    if (found == file.end() || (!of_a_call && *found != *it)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string_view text, const std::string& source,
                                                 const TokenizerChanges& changes) {
   const json file = parse_json(text, source, 64, size_t{1} << 24);
+  if (changes.added.empty() && !changes.around && is_bytes(file)) return byte_tokenizer();
   auto result = std::make_unique<JsonTokenizer>(file, source, changes);
   result->set_content_digest(
       digest(fmt::format("{} {} {}", kRevision, digest(text), changes_text(changes))));
