@@ -49,7 +49,9 @@ const std::vector<std::string>& names() {
                                                "qwen2_full",
                                                "qwen3",
                                                "qwen3_bias",
-                                               "smollm"};
+                                               "smollm",
+                                               "smollm3",
+                                               "smollm3_listed"};
   return all;
 }
 

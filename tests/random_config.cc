@@ -157,12 +157,35 @@ json olmo2(Draw& d, int64_t tokens, ConfigSizes& s) {
   return c;
 }
 
+json smollm3(Draw& d, int64_t tokens, ConfigSizes& s) {
+  json c = layer_sizes(d, s);
+  c["model_type"] = "smollm3";
+  c["hidden_size"] = 8 * s.heads;
+  c["head_dim"] = 8;  // for the scaling's factors
+  if (d.chance(30)) c["attention_bias"] = true;
+  if (d.chance(30)) c["mlp_bias"] = true;
+  if (d.chance(50)) {
+    c["no_rope_layer_interval"] = d.between(1, 3);
+  } else {
+    json has_rope = json::array();
+    for (int64_t l = 0; l < s.layers; ++l) has_rope.push_back(d.chance(60) ? 1 : 0);
+    c["no_rope_layers"] = has_rope;
+  }
+  if (d.chance(50)) {
+    c["use_sliding_window"] = true;
+    c["sliding_window"] = window(d, tokens);
+  }
+  add_rope(d, tokens, c);
+  c.erase("head_dim");
+  return c;
+}
+
 }  // namespace
 
 std::string random_config(Draw& d, int64_t tokens, ConfigSizes& sizes) {
   using Make = json (*)(Draw&, int64_t, ConfigSizes&);
-  const std::vector<Make> families = {gpt2, gpt2,  llama,  llama,  llama,  mistral, qwen,
-                                      qwen, gemma, gemma2, gemma2, gemma3, gemma3,  olmo2};
+  const std::vector<Make> families = {gpt2,  gpt2,   llama,  llama,  llama,  mistral, qwen,   qwen,
+                                      gemma, gemma2, gemma2, gemma3, gemma3, olmo2,   smollm3};
   const json config = d.pick(families)(d, tokens, sizes);
   sizes.head_size = config.value("head_dim", int64_t{8});
   return config.dump();

@@ -21,7 +21,7 @@ struct InspectOptions {
 };
 
 struct ExportOptions {
-  std::string folder, out;
+  std::string folder, out, save_dtype;
   int64_t step = -1;
 };
 
@@ -141,7 +141,8 @@ void add_checkpoint(CLI::App& app) {
   to->add_option("OUT", e->out, "folder to save in")->check(a_path())->required();
   to->add_option("--step", e->step, "left out: the last one that is whole")
       ->check(whole_number(0, INT64_MAX));
-  to->callback([e] { export_checkpoint(e->folder, e->step, e->out); });
+  add_save_dtype(*to, e->save_dtype);
+  to->callback([e] { export_checkpoint(e->folder, e->step, e->out, save_dtype(e->save_dtype)); });
 }
 
 }  // namespace plait

@@ -43,6 +43,18 @@ void add_batch_options(CLI::App& command, CommonOptions& o) {
       ->check(CLI::IsMember({"f32", "f64"}));
 }
 
+void add_save_dtype(CLI::App& command, std::string& dtype) {
+  command
+      .add_option("--save-dtype", dtype,
+                  "element type of the saved weights; left out: as in the files that were read")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+}
+
+std::optional<Dtype> save_dtype(const std::string& dtype) {
+  if (dtype.empty()) return {};
+  return parse_stored_dtype(dtype);
+}
+
 void add_ranks_option(CLI::App& command, CommonOptions& o) {
   command.add_option("--ranks", o.ranks, "size of the world; a plan for another size is refused")
       ->check(whole_number(1, 1 << 20));
@@ -56,8 +68,12 @@ void add_world_options(CLI::App& command, CommonOptions& o) {
 }
 
 Model open_model(const CommonOptions& o, Head head) {
-  Model model = load_model(o.model, {o.slots, o.slot_tokens}, head);
+  Model model = load_model(o.model, {o.slots, o.slot_tokens}, head, Dropout::off);
   return o.dtype.empty() ? model : with_dtype(std::move(model), parse_dtype(o.dtype));
+}
+
+void say_notes(const Model& model) {
+  for (const std::string& note : model.notes) fmt::print(stderr, "note: {}\n", note);
 }
 
 PlanRefused::PlanRefused(const std::string& why, Model model, Plan plan, int ranks,
@@ -97,8 +113,8 @@ LowerOptions lower_options(const CommonOptions& o) {
   return options;
 }
 
-void check_can_save(const std::string& folder) {
-  const std::string target = check_save_target(folder), probe = path_beside(target);
+void check_can_save(const std::string& folder, const SaveOptions& options) {
+  const std::string target = check_save_target(folder, options), probe = path_beside(target);
   std::error_code error;
   if (!std::filesystem::create_directory(probe, error))
     fail("cannot save to '{}': no folder can be made in '{}': {}", folder,

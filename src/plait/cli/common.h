@@ -26,10 +26,14 @@ inline constexpr int64_t kMaxSlots = 1 << 20, kMaxCount = 1 << 30;  // slots, th
 
 void add_model_option(CLI::App& command, CommonOptions& options);
 void add_batch_options(CLI::App& command, CommonOptions& options);  // slots, dtype
+void add_save_dtype(CLI::App& command, std::string& dtype);
+std::optional<Dtype> save_dtype(const std::string& dtype);  // nothing for an empty one
 void add_ranks_option(CLI::App& command, CommonOptions& options);
 void add_world_options(CLI::App& command, CommonOptions& options);  // ranks, optimizer
 
+// For commands that train nothing: dropout in config.json is of no effect.
 Model open_model(const CommonOptions& options, Head head);
+void say_notes(const Model& model);  // Model::notes, on stderr
 
 // A plan that cannot work for a model; help() looks for one that can.
 class PlanRefused : public Error {
@@ -54,7 +58,7 @@ Compiled compile(const Model& model, const Plan& plan, int ranks, const LowerOpt
 LowerOptions lower_options(const CommonOptions& options);
 
 // check_save_target, and a folder can be made beside it: asked before training.
-void check_can_save(const std::string& folder);
+void check_can_save(const std::string& folder, const SaveOptions& options = {});
 
 // Throws Error naming the first rank whose counted bytes differ from the predicted ones.
 void check_counters(const Session& session);

@@ -69,6 +69,7 @@ int64_t bytes_of_labels(const Data& data, const Tokenizer& tokenizer, int64_t sa
 
 void run_eval(EvalOptions o) {
   Model model = open_model(o, Head::loss);
+  say_notes(model);
   const Model base = model;
   const int64_t vocabulary = model.extent("V").size;
   const Text text = open_text(o.data.tokenizer, o.model, vocabulary);

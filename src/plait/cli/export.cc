@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 Model base_of(const Json& description, int64_t slot_tokens, Dtype dtype) {
   const std::string config = description.at("config"), text = description.at("text");
   Model m = config.empty() ? parse_model(text, "checkpoint")
-                           : build_model(config, {1, slot_tokens}, Head::loss);
+                           : build_model(config, {1, slot_tokens}, Head::loss, Dropout::off);
   return with_dtype(std::move(m), dtype);
 }
 
@@ -33,6 +33,7 @@ LoraConfig lora_of(const Json& facts) {
   c.rslora = facts.at("rslora");
   c.modules_to_save = facts.at("modules_to_save").get<std::vector<std::string>>();
   c.base_model = facts.at("base_model");
+  c.dropout = facts.value("dropout", 0.0);
   return c;
 }
 
@@ -44,10 +45,12 @@ Json lora_facts(const LoraConfig& c) {
           {"targets", c.targets},
           {"rslora", c.rslora},
           {"modules_to_save", c.modules_to_save},
-          {"base_model", c.base_model}};
+          {"base_model", c.base_model},
+          {"dropout", c.dropout}};
 }
 
-void export_checkpoint(const std::string& folder, int64_t step, const std::string& out) {
+void export_checkpoint(const std::string& folder, int64_t step, const std::string& out,
+                       std::optional<Dtype> storage) {
   const CheckpointReader reader(folder);
   std::vector<std::string> remarks;
   std::optional<Checkpoint> c;
@@ -66,9 +69,11 @@ void export_checkpoint(const std::string& folder, int64_t step, const std::strin
                              parameters.begin()->second.dtype);
   const bool adapter = !description.at("adapter").is_null();
   if (adapter) {
-    save_adapter(with_lora(base, lora_of(description.at("adapter"))), parameters, out);
+    save_adapter(with_lora(base, lora_of(description.at("adapter"))), parameters, out,
+                 {.storage = storage});
   } else {
     SaveOptions options;
+    options.storage = storage;
     const std::string source = description.at("model");
     if (is_folder(source)) options.carry = source;
     const std::string tokenizer = description.at("tokenizer");

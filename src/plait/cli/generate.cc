@@ -87,6 +87,7 @@ GenerateCommand::GenerateCommand(const SampleOptions& o) : o_(o) {
   for (const std::string& s : o.stop)
     if (s.empty()) fail("--stop '': the text is empty");
   Model model = load_model(o.folder, {1, o.slot_tokens}, Head::logits);
+  say_notes(model);
   text_ = open_text(o.tokenizer, o.folder, model.extent("V").size);
   if (text_.tokenizer->eos()) o_.generate.stop = {*text_.tokenizer->eos()};
   HostTensors parameters = load_parameters(model, o.folder);

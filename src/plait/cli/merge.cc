@@ -13,7 +13,7 @@ namespace plait {
 namespace {
 
 struct MergeOptions {
-  std::string model, adapter, out;
+  std::string model, adapter, out, save_dtype;
 };
 
 void run_merge(const MergeOptions& o) {
@@ -26,6 +26,7 @@ void run_merge(const MergeOptions& o) {
   SaveOptions options;
   options.carry = o.model;
   options.as_read = &as_read;
+  options.storage = save_dtype(o.save_dtype);
   save_model(base, merge_lora(model, parameters), o.out, options);
   fmt::print("merged the adapters of {} weights; saved in '{}'\n", lora_targets(model).size(),
              o.out);
@@ -42,6 +43,7 @@ void add_merge(CLI::App& app) {
   command->add_option("OUT", o->out, "folder to save the merged model in")
       ->required()
       ->check(a_path());
+  add_save_dtype(*command, o->save_dtype);
   command->callback([o] { run_merge(*o); });
 }
 

@@ -34,6 +34,8 @@ class TrainCommand {
 
  private:
   void check_paths();
+  std::string from_out(const std::string& path) const;
+  bool writes_into_out() const;
   void open();
   void open_model_and_data();
   Model open_head(Head head, BatchShape shape) const;
@@ -68,10 +70,34 @@ class TrainCommand {
 
 // ---- what is asked for ----------------------------------------------------------------------
 
+// `path` as seen from the folder --out; empty when either is.
+std::string TrainCommand::from_out(const std::string& path) const {
+  if (path.empty() || o_.out.empty()) return "";
+  const auto whole = [](const std::string& p) {
+    const auto normal = std::filesystem::absolute(p).lexically_normal();
+    return normal.has_filename() ? normal : normal.parent_path();
+  };
+  return whole(path).lexically_relative(whole(o_.out)).string();
+}
+
+// Checkpoints and the like in the folder of the result.
+bool TrainCommand::writes_into_out() const {
+  const auto inside = [&](const std::string& path) {
+    const std::string at = from_out(path);
+    return !at.empty() && at != "." && at != ".." && !at.starts_with("../");
+  };
+  const TrainConfig& c = o_.config;
+  return inside(c.checkpoints) || inside(c.metrics) || inside(c.tensorboard);
+}
+
 void TrainCommand::check_paths() {
   const bool adapter = (o_.lora.rank > 0 || !o_.adapter.empty()) && !o_.merge;
-  if (!o_.out.empty() && adapter) check_adapter_target(o_.out);
-  if (!o_.out.empty() && !adapter) check_can_save(o_.out);
+  if (from_out(o_.config.checkpoints) == ".")
+    fail("--out and --checkpoints are both '{}'; give each a folder of its own", o_.out);
+  SaveOptions saving;
+  saving.run_folder = writes_into_out();
+  if (!o_.out.empty() && adapter) check_adapter_target(o_.out, {.run_folder = saving.run_folder});
+  if (!o_.out.empty() && !adapter) check_can_save(o_.out, saving);
   if (!o_.init.empty() && !is_folder(o_.init))
     fail("--init '{}': {}; needs a folder with config.json and parameters", o_.init,
          file_exists(o_.init) ? "a file" : "nothing is there");
@@ -90,7 +116,8 @@ void TrainCommand::check_paths() {
 }
 
 Model TrainCommand::open_head(Head head, BatchShape shape) const {
-  Model m = load_model(o_.model, shape, head);
+  Model m = load_model(o_.model, shape, head,
+                       o_.no_dropout ? Dropout::off : Dropout::refused_in_training);
   return o_.dtype.empty() ? m : with_dtype(std::move(m), parse_dtype(o_.dtype));
 }
 
@@ -104,6 +131,7 @@ Plan TrainCommand::open_plan() const {
 void TrainCommand::open_model_and_data() {
   const BatchShape shape{o_.slots, o_.slot_tokens};
   base_ = open_head(Head::loss, shape);
+  say_notes(base_);
   const int64_t vocabulary = base_.extent("V").size;
   text_ = open_text(o_.data.tokenizer, o_.model, vocabulary);
   data_ = open_data(o_.data, text_, o_.slot_tokens, vocabulary, o_.config.seed, stderr);
@@ -113,6 +141,9 @@ void TrainCommand::open_model_and_data() {
     lora_->base_model = o_.init.empty() ? o_.model : o_.init;
   } else if (!o_.adapter.empty()) {
     lora_ = load_adapter_config(o_.adapter);
+    if (lora_->dropout > 0)
+      fmt::print(stderr, "note: lora_dropout {} of '{}' is kept and not applied in training\n",
+                 lora_->dropout, o_.adapter);
   }
   model_ = lora_ ? with_lora(base_, *lora_) : base_;
   if (data_->paired()) model_ = with_preference(std::move(model_), o_.preference);
@@ -285,10 +316,12 @@ void TrainCommand::save() {
   SaveOptions options;
   options.carry = !o_.init.empty() ? o_.init : is_folder(o_.model) ? o_.model : "";
   options.as_read = as_read_.files.empty() ? nullptr : &as_read_;
+  options.storage = save_dtype(o_.save_dtype);
+  options.run_folder = writes_into_out();
   if (text_.from != options.carry) options.tokenizer = tokenizer_files(text_.from);
   const HostTensors trained = trainer_->parameters();
   if (lora_ && !o_.merge)
-    save_adapter(model_, trained, o_.out);
+    save_adapter(model_, trained, o_.out, {options.storage, options.run_folder});
   else
     save_model(base_, lora_ ? merge_lora(model_, trained) : trained, o_.out, options);
   fmt::print("  saved {} in '{}'\n", lora_ && !o_.merge ? "the adapter" : "the model", o_.out);

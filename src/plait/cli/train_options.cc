@@ -167,6 +167,11 @@ void add_files(CLI::App& command, TrainOptions& o) {
   command.add_option("--out", o.out, "folder to save the trained model or adapter in")
       ->check(a_path())
       ->group(group);
+  add_save_dtype(command, o.save_dtype);
+  command.get_option("--save-dtype")->group(group);
+  command
+      .add_flag("--no-dropout", o.no_dropout, "train without the dropout that config.json asks for")
+      ->group(group);
   command.add_option("--checkpoints", c.checkpoints, "folder for checkpoints")
       ->check(a_path())
       ->group(group);

@@ -27,8 +27,9 @@ struct TrainOptions : CommonOptions {
   LoraConfig lora;                                       // rank 0: none
   TrainOptions() { lora.rank = 0; }
   PreferenceOptions preference;
-  std::string init, adapter, out;
-  bool from_scratch = false, merge = false, resume = false, dry_run = false, json = false;
+  std::string init, adapter, out, save_dtype;
+  bool no_dropout = false, from_scratch = false, merge = false, resume = false, dry_run = false,
+       json = false;
 };
 
 void add_train_options(CLI::App& command, TrainOptions& options);

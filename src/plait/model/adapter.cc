@@ -9,6 +9,7 @@
 #include "plait/io/folder_update.h"
 #include "plait/io/json.h"
 #include "plait/io/safetensors.h"
+#include "plait/model/stored.h"
 
 namespace plait {
 
@@ -25,12 +26,10 @@ using Json = nlohmann::json;
 
 // Settings that change nothing of what is computed here.
 constexpr std::string_view kHarmless[] = {
-    "auto_mapping",      "base_model_name_or_path",
+    "auto_mapping",   "base_model_name_or_path",
     "fan_in_fan_out",  // how the base stores its weights, which the model says itself
-    "inference_mode",    "lora_dropout",  // of training in peft; plait has no dropout
-    "megatron_core",     "peft_version",
-    "qalora_group_size", "revision",
-    "runtime_config",    "task_type"};
+    "inference_mode", "megatron_core",           "peft_version", "qalora_group_size",
+    "revision",       "runtime_config",          "task_type"};
 
 // Switches that would change it, off. All other settings change nothing while they are null, [] or
 // {}.
@@ -55,6 +54,7 @@ class Settings {
     c.rank = rank();
     c.alpha = number("lora_alpha");
     c.rslora = boolean("use_rslora");
+    c.dropout = dropout();
     c.targets = targets();
     c.modules_to_save = names("modules_to_save");
     if (const Json* base = find("base_model_name_or_path"); base != nullptr && base->is_string())
@@ -95,6 +95,14 @@ class Settings {
       fail("{}: {} is {}; needs a number", source_, key,
            value == nullptr ? "missing" : dump(*value));
     return value->get<double>();
+  }
+
+  // Of training in peft; kept, and not applied.
+  double dropout() {
+    if (find("lora_dropout") == nullptr) return 0;
+    const double p = number("lora_dropout");
+    if (p < 0 || p > 1) fail("{}: lora_dropout is {}; needs a number from 0 to 1", source_, p);
+    return p;
   }
 
   bool boolean(const std::string& key) {
@@ -187,7 +195,7 @@ std::string config_text(const Model& model) {
                {"inference_mode", true},
                {"init_lora_weights", true},
                {"lora_alpha", c.alpha},
-               {"lora_dropout", 0.0},
+               {"lora_dropout", c.dropout},
                {"modules_to_save", nullptr},
                {"peft_type", "LORA"},
                {"r", c.rank},
@@ -304,25 +312,44 @@ HostTensor put_together(const Model& model, const std::string& name, const FileT
   return whole;
 }
 
-fs::path adapter_target(const std::string& folder) {
+// Beside a model an adapter would be read along with it, and among other things a slip of the
+// keyboard would make their folder an adapter's.
+void check_is_adapters(const std::string& folder, const fs::path& target, bool run_folder) {
+  std::string found;
+  for (const char* name : {"config.json", "model.plait"})
+    if (fs::exists(target / name)) found = fmt::format("a model ({})", name);
+  if (found.empty() && !run_folder && !fs::is_empty(target) && !fs::exists(target / kConfigFile))
+    found = fmt::format("other things ('{}')",
+                        fs::directory_iterator(target)->path().filename().string());
+  if (!found.empty())
+    fail(
+        "cannot save an adapter to '{}': found {} in it, expected a new or empty folder or an "
+        "adapter's ({}); choose another folder",
+        folder, found, kConfigFile);
+}
+
+fs::path adapter_target(const std::string& folder, const AdapterSaving& saving) {
   fs::path target = fs::weakly_canonical(fs::absolute(folder));
   if (!target.has_filename()) target = target.parent_path();
   if (!fs::is_directory(target.parent_path()))
     fail("cannot save to '{}': there is no folder '{}'", folder, target.parent_path().string());
   if (fs::exists(target)) {
     if (!fs::is_directory(target)) fail("cannot save to '{}': it is no folder", folder);
+    check_is_adapters(folder, target, saving.run_folder);
     check_updatable(target.string());
   }
   return target;
 }
 
-void write_adapter(const Model& model, const HostTensors& parameters, const std::string& folder) {
+void write_adapter(const Model& model, const HostTensors& parameters, const std::string& folder,
+                   const AdapterSaving& saving) {
   HostTensors whole;
   for (const auto& [name, tensor] : file_layout(model))
-    whole[name] = put_together(model, name, tensor, parameters);
+    whole[name] = to_stored(put_together(model, name, tensor, parameters),
+                            saving.storage.value_or(model.dtype), name);
   std::vector<std::pair<std::string, const HostTensor*>> tensors;
   for (const auto& [name, tensor] : whole) tensors.emplace_back(name, &tensor);
-  const fs::path target = adapter_target(folder);
+  const fs::path target = adapter_target(folder, saving);
   const fs::path fresh = path_beside(target.string());
   std::error_code error;
   if (!fs::create_directory(fresh, error))
@@ -368,17 +395,18 @@ HostTensors load_adapter(const Model& model, const std::string& folder) {
   return result;
 }
 
-void check_adapter_target(const std::string& folder) {
+void check_adapter_target(const std::string& folder, const AdapterSaving& saving) {
   try {
-    adapter_target(folder);
+    adapter_target(folder, saving);
   } catch (const fs::filesystem_error& e) {
     fail("cannot save to '{}': {}", folder, e.code().message());
   }
 }
 
-void save_adapter(const Model& model, const HostTensors& parameters, const std::string& folder) {
+void save_adapter(const Model& model, const HostTensors& parameters, const std::string& folder,
+                  const AdapterSaving& saving) {
   try {
-    write_adapter(model, parameters, folder);
+    write_adapter(model, parameters, folder, saving);
   } catch (const fs::filesystem_error& e) {
     fail("cannot save to '{}': {}", folder, e.code().message());
   }

@@ -13,6 +13,7 @@
 // way round. Names in the file are PEFT's, without the adapter's own ("default").
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,12 +28,20 @@ LoraConfig parse_adapter_config(std::string_view json, const std::string& source
 // The parameters of `model` (with_lora) that the folder holds: A, B and the modules to save.
 HostTensors load_adapter(const Model& model, const std::string& folder);
 
-// Throws Error, now and not after hours of training, when save_adapter would refuse the folder.
-void check_adapter_target(const std::string& folder);
+struct AdapterSaving {
+  std::optional<Dtype> storage;  // nothing: what the model computes in
+  bool run_folder = false;       // the folder may hold other things, but no model: a training run's
+};
+
+// Throws Error, now and not after hours of training, when save_adapter would refuse the folder: one
+// that holds a model, or other things and no adapter.
+void check_adapter_target(const std::string& folder, const AdapterSaving& saving = {});
 
 // Writes both files into a new folder beside the target, syncs, and puts it in the target's place:
 // the old adapter or the new one is there at every moment. Other files of the folder are kept.
-// `parameters` may hold the base model's too; they are not written.
-void save_adapter(const Model& model, const HostTensors& parameters, const std::string& folder);
+// `parameters` may hold the base model's too; they are not written. A value that is not finite, in
+// memory or as it would be stored, is refused.
+void save_adapter(const Model& model, const HostTensors& parameters, const std::string& folder,
+                  const AdapterSaving& saving = {});
 
 }  // namespace plait

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -141,6 +142,56 @@ TEST_F(Adapter, SettingsThatChangeTheMathematicsAreRefusedByName) {
       {"something_new", nullptr},  {"inference_mode", false},
       {"task_type", nullptr}};
   for (const auto& [key, value] : fine) EXPECT_EQ(with(key, value), "accepted") << key;
+}
+
+TEST_F(Adapter, DropoutIsKept) {
+  LoraConfig c = *model_.lora;
+  EXPECT_EQ(c.dropout, 0);
+  c.dropout = 0.1;
+  const Model m = with_lora(load_model("gpt2-tiny", {2, 12}, Head::loss), c);
+  save_adapter(m, parameters_, folder_);
+  EXPECT_EQ(config()["lora_dropout"], 0.1);
+  EXPECT_EQ(load_adapter_config(folder_).dropout, 0.1);
+  for (const Json& bad : {Json(-0.1), Json(1.5), Json("0.1")})
+    EXPECT_NE(with("lora_dropout", bad).find("lora_dropout is"), std::string::npos);
+}
+
+TEST_F(Adapter, OtherFoldersAreLeftAlone) {
+  const auto refused = [&](const char* words) {
+    for (const std::string& error : {error_of([&] { save_adapter(model_, parameters_, folder_); }),
+                                     error_of([&] { check_adapter_target(folder_); })})
+      EXPECT_NE(error.find(words), std::string::npos) << error;
+  };
+  fs::create_directory(folder_);
+  check_adapter_target(folder_);  // empty
+  write_text(file("notes.txt"), "mine");
+  refused("found other things ('notes.txt') in it, expected a new or empty folder or an adapter's");
+  save_adapter(model_, parameters_, folder_, {.run_folder = true});  // said to be a run's
+  save_adapter(model_, parameters_, folder_);                        // an adapter's by now
+  EXPECT_EQ(read_text(file("notes.txt"), 100), "mine");
+  // Beside a model it would be read along with it.
+  for (const char* name : {"config.json", "model.plait"}) {
+    write_text(file(name), "{}");
+    refused("found a model (");
+    EXPECT_THROW(check_adapter_target(folder_, {.run_folder = true}), Error);
+    fs::remove(file(name));
+  }
+}
+
+TEST_F(Adapter, WhatDoesNotFitTheFileIsRefused) {
+  save_adapter(model_, parameters_, folder_);
+  const std::string before = read_text(file("adapter_model.safetensors"), 1 << 24);
+  const size_t b = lora_targets(model_)[0].b;
+  parameters_.at(model_.params[b].name).as<float>()[5] = 1e5F;
+  const std::string error =
+      error_of([&] { save_adapter(model_, parameters_, folder_, {.storage = Dtype::f16}); });
+  EXPECT_NE(error.find("as f16: element ["), std::string::npos) << error;
+  EXPECT_EQ(read_text(file("adapter_model.safetensors"), 1 << 24), before);
+  save_adapter(model_, parameters_, folder_, {.storage = Dtype::bf16});
+  EXPECT_EQ(SafetensorsFile(file("adapter_model.safetensors")).entries()[0].dtype, Dtype::bf16);
+  parameters_.at(model_.params[b].name).as<float>()[5] = NAN;
+  EXPECT_THROW(save_adapter(model_, parameters_, folder_), Error);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2);
 }
 
 TEST_F(Adapter, BrokenFoldersAreRefused) {

@@ -39,10 +39,12 @@ class Config {
   // Absent, or one of the values that plait computes; `advice` ends the refusal.
   void only(const std::string& key, std::initializer_list<nlohmann::json> allowed,
             std::string_view advice = "another value is not supported yet");
-  void finish() const;  // throws on a key that nobody asked for
-  Dtype dtype();        // float64 gives f64, all other floating-point types f32
-  Dtype storage();      // what files of the model hold: bf16, f16, f32 or f64
-  FileRules files;      // the family sets them
+  void finish() const;             // throws on a key that nobody asked for
+  Dtype dtype();                   // float64 gives f64, all other floating-point types f32
+  Dtype storage();                 // what files of the model hold: bf16, f16, f32 or f64
+  FileRules files;                 // the family sets them
+  std::vector<std::string> notes;  // Model::notes
+  Dropout dropout = Dropout::refused_in_training;  // the caller sets it
 
  private:
   Config(nlohmann::json json, std::string where);

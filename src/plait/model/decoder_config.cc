@@ -35,8 +35,11 @@ std::string activation_op(const std::string& key, const std::string& name) {
 }
 
 void refuse_dropout(Config& config, const std::string& key, Head head) {
-  if (head == Head::loss)
-    config.only(key, {0}, "dropout is not supported in training, so set it to 0");
+  const bool trains = head == Head::loss || head == Head::preference;
+  if (trains && config.dropout == Dropout::refused_in_training)
+    config.only(key, {0},
+                "there is no dropout in training here; to train without it say --no-dropout, or "
+                "set it to 0 in config.json");
   else
     config.number(key, 0, 1, 0);
 }

@@ -58,11 +58,11 @@ Model load_text(const std::string& path, const BatchShape& batch, Head head) {
   return m;
 }
 
-Model load_folder(const fs::path& folder, const BatchShape& batch, Head head) {
+Model load_folder(const fs::path& folder, const BatchShape& batch, Head head, Dropout dropout) {
   const fs::path config = folder / "config.json", text = folder / "model.plait";
   if (!file_exists(config) && file_exists(text)) return load_text(text.string(), batch, head);
   try {
-    return build_model(read_text(config.string(), kMaxConfigBytes), batch, head);
+    return build_model(read_text(config.string(), kMaxConfigBytes), batch, head, dropout);
   } catch (const Error& e) {
     fail("model folder '{}': {}", folder.string(), e.what());
   }
@@ -70,9 +70,11 @@ Model load_folder(const fs::path& folder, const BatchShape& batch, Head head) {
 
 }  // namespace
 
-Model build_model(std::string_view config_json, const BatchShape& batch, Head head) {
+Model build_model(std::string_view config_json, const BatchShape& batch, Head head,
+                  Dropout dropout) {
   check_batch(batch);
   Config config(config_json);
+  config.dropout = dropout;
   const std::string type = config.text("model_type", "");
   const auto family = std::find_if(std::begin(kFamilies), std::end(kFamilies),
                                    [&](const Family& f) { return f.model_type == type; });
@@ -92,15 +94,16 @@ Model build_model(std::string_view config_json, const BatchShape& batch, Head he
   Model model = parse_model(text, type + " family");
   model.files = config.files;
   model.config_json = config_json;
+  model.notes = std::move(config.notes);
   return model;
 }
 
-Model load_model(const std::string& model, const BatchShape& batch, Head head) {
-  if (is_folder(model)) return load_folder(model, batch, head);
+Model load_model(const std::string& model, const BatchShape& batch, Head head, Dropout dropout) {
+  if (is_folder(model)) return load_folder(model, batch, head, dropout);
   if (fs::path(model).extension() == ".plait") return load_text(model, batch, head);
   const std::vector<std::string> names = named_models();
   if (std::find(names.begin(), names.end(), model) != names.end()) {
-    Model m = build_model(named_config(model), batch, head);
+    Model m = build_model(named_config(model), batch, head, dropout);
     m.name = model;
     return m;
   }

@@ -111,14 +111,14 @@ TEST(Families, RefuseWhatTheyCannotCompute) {
       {"llama-tiny", "hidden_act", "\"mish\"", "'hidden_act' is \"mish\"; known are silu, swish"},
       {"llama-tiny", "attention_bias", "1", "'attention_bias' is 1, expected true or false"},
       {"llama-tiny", "attention_dropout", "0.1",
-       "expected 0; dropout is not supported in training"},
+       "expected 0; there is no dropout in training here; to train without it say --no-dropout"},
       {"llama-tiny", "tie_word_embeddings", "1", "'tie_word_embeddings' is 1"},
       {"llama-tiny", "num_local_experts", "8", "'num_local_experts' (8) is not understood"},
       {"llama-tiny", "quantization_config", "{}", "'quantization_config' ({}) is not understood"},
       {"gpt2-tiny", "n_head", "5", "n_embd 32 over 5 heads; needs a multiple"},
       {"gpt2-tiny", "n_positions", "8", "n_positions 8 in slots of 16 tokens; needs shorter"},
       {"gpt2-tiny", "n_ctx", "32", "n_ctx differs from n_positions 64"},
-      {"gpt2-tiny", "resid_pdrop", "0.1", "'resid_pdrop' is 0.1, expected 0; dropout is"},
+      {"gpt2-tiny", "resid_pdrop", "0.1", "'resid_pdrop' is 0.1, expected 0; there is no"},
       {"gpt2-tiny", "activation_function", "\"mish\"", "'activation_function' is \"mish\""},
       {"gpt2-tiny", "add_cross_attention", "true", "'add_cross_attention' is true, expected false"},
       {"gpt2-tiny", "hidden_size", "32", "'hidden_size' (32) is not understood"},
@@ -143,6 +143,51 @@ TEST(Families, AcceptWhatIsHarmless) {
       {"attention_dropout", "0.0"},   {"head_dim", ""},           {"num_key_value_heads", ""},
       {"torch_dtype", "\"float16\""}, {"dtype", "\"float32\""}};
   for (const auto& c : cases) EXPECT_EQ(error_of(changed("llama-tiny", c[0], c[1])), "accepted");
+}
+
+TEST(Families, DropoutStandsInTheWayOfTrainingAlone) {
+  const std::string config = changed("gpt2-tiny", "attn_pdrop", "0.1");
+  for (const Head head : {Head::loss, Head::preference}) {
+    EXPECT_THROW(build_model(config, {2, 16}, head), Error);
+    const Model m = build_model(config, {2, 16}, head, Dropout::off);
+    EXPECT_EQ(print_model(m), print_model(build_model(named_config("gpt2-tiny"), {2, 16}, head)));
+    EXPECT_EQ(m.config_json, config);  // saved with the dropout that it had
+  }
+  for (const Head head : {Head::logits, Head::token_loss}) build_model(config, {2, 16}, head);
+  const std::string wrong = changed("gpt2-tiny", "attn_pdrop", "1.5");
+  EXPECT_THROW(build_model(wrong, {2, 16}, Head::loss, Dropout::off), Error);
+}
+
+TEST(Families, ScalingsThatGoByTheSlotSaySo) {
+  const std::string config =
+      changed("llama-tiny", "rope_scaling", R"({"type": "dynamic", "factor": 2})");
+  const auto positions = nlohmann::json::parse(config)["max_position_embeddings"].get<int64_t>();
+  EXPECT_TRUE(build_model(config, {2, positions}, Head::logits).notes.empty());
+  const Model m = build_model(config, {2, positions + 1}, Head::logits);
+  ASSERT_EQ(m.notes.size(), 1U);
+  EXPECT_NE(m.notes[0].find(fmt::format("slots of {} tokens", positions + 1)), std::string::npos);
+}
+
+// Gemma 3 as transformers reads it: no cap of the scores; the pattern without an underscore.
+TEST(Families, Gemma3IsWhatTransformersTakesItFor) {
+  auto config = nlohmann::json::parse(named_config("gemma-3-1b"));
+  config["attn_logit_softcapping"] = 50.0;
+  EXPECT_NE(error_of(config.dump()).find("'attn_logit_softcapping' is 50.0, expected null"),
+            std::string::npos);
+  config["attn_logit_softcapping"] = nullptr;
+  config.erase("sliding_window_pattern");
+  const std::string six = print_model(build_model(config.dump(), {2, 16}, Head::loss));
+  config["_sliding_window_pattern"] = 6;
+  EXPECT_EQ(print_model(build_model(config.dump(), {2, 16}, Head::loss)), six);
+  config["_sliding_window_pattern"] = 3;
+  EXPECT_NE(error_of(config.dump()).find("'_sliding_window_pattern' is 3 without 'layer_types'"),
+            std::string::npos);
+  config["sliding_window_pattern"] = 3;
+  EXPECT_NE(print_model(build_model(config.dump(), {2, 16}, Head::loss)), six);
+  config.erase("sliding_window_pattern");
+  for (int64_t l = 1; l <= config["num_hidden_layers"].get<int64_t>(); ++l)
+    config["layer_types"].push_back(l % 6 == 0 ? "full_attention" : "sliding_attention");
+  EXPECT_EQ(print_model(build_model(config.dump(), {2, 16}, Head::loss)), six);
 }
 
 TEST(Families, TextFilesAndFolders) {

@@ -10,6 +10,7 @@
 #include "plait/io/tensor_folder.h"
 #include "plait/model/config.h"
 #include "plait/model/folder_files.h"
+#include "plait/model/stored.h"
 
 namespace plait {
 
@@ -302,11 +303,11 @@ void write_parameters(const Model& model, const HostTensors& parameters, const s
       specs.push_back({copy, storage.of(full), layout.at(full).dims});
       full_of[copy] = full;
     }
-  write_tensor_folder(folder, std::move(specs), options.max_shard_bytes,
-                      [&](const SafetensorsSpec& spec) {
-                        const FileTensor& tensor = layout.at(full_of.at(spec.name));
-                        return convert(file_tensor(model, tensor, parameters), spec.dtype);
-                      });
+  write_tensor_folder(
+      folder, std::move(specs), options.max_shard_bytes, [&](const SafetensorsSpec& spec) {
+        const FileTensor& tensor = layout.at(full_of.at(spec.name));
+        return to_stored(file_tensor(model, tensor, parameters), spec.dtype, spec.name);
+      });
 }
 
 }  // namespace

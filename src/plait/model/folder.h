@@ -59,7 +59,8 @@ std::string check_save_target(const std::string& folder, const SaveOptions& opti
 
 // Writes config.json (or model.plait for a text model) and the parameters into a new folder
 // beside the target, syncs, and exchanges the two. Other files and folders of the target stay;
-// weights, config and tokenizer of the model that was there are replaced.
+// weights, config and tokenizer of the model that was there are replaced. Throws, and leaves
+// everything as it was, when a value is not finite, in memory or as it would be stored.
 void save_model(const Model& model, const HostTensors& parameters, const std::string& folder,
                 const SaveOptions& options = {});
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -193,6 +194,40 @@ TEST_F(FolderTest, StoresWhatConfigSaysAndComputesInF32) {
   save_model(with_dtype(m, Dtype::f64), exact, folder_);
   const Model again = load_model(folder_, kBatch, Head::loss);
   EXPECT_EQ(load_parameters(again, folder_), exact);
+}
+
+TEST_F(FolderTest, WhatDoesNotFitTheFileIsRefused) {
+  const Model m = with_dtype(load_model(kFixtures + "gpt2_tiny", kBatch, Head::loss), Dtype::f32);
+  HostTensors parameters = load_parameters(m, kFixtures + "gpt2_tiny");
+  SaveOptions options;
+  options.storage = Dtype::f16;
+  save_model(m, parameters, path("x"), options);
+  const std::string weights = bytes(path("x/model.safetensors"));
+  const std::string config = bytes(path("x/config.json"));
+
+  // A third of a fused tensor that is stored the other way round: named as the file has it.
+  HostTensor& k = parameters.at("transformer.h.1.attn.k.weight");
+  const int64_t width = k.dims[1];
+  k.as<float>()[2 * width + 3] = -7e4F;
+  const std::string error = error_of([&] { save_model(m, parameters, path("x"), options); });
+  EXPECT_NE(error.find(fmt::format("tensor 'transformer.h.1.attn.c_attn.weight' as f16: element "
+                                   "[3, {}] is -70000, expected at most 65504",
+                                   k.dims[0] + 2)),
+            std::string::npos)
+      << error;
+  EXPECT_THROW(save_model(m, parameters, path("y"), options), Error);
+  EXPECT_EQ(names(), std::vector<std::string>{"x"});  // nothing else is left
+  EXPECT_EQ(bytes(path("x/model.safetensors")), weights);
+  EXPECT_EQ(bytes(path("x/config.json")), config);
+
+  options.storage = Dtype::bf16;
+  save_model(m, parameters, path("x"), options);
+  k.as<float>()[0] = NAN;
+  for (const Dtype type : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
+    options.storage = type;
+    EXPECT_NE(error_of([&] { save_model(m, parameters, path("x"), options); }).find("is nan"),
+              std::string::npos);
+  }
 }
 
 TEST_F(FolderTest, KeepsTheTypeOfEveryTensor) {

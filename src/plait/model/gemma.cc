@@ -36,14 +36,13 @@ void norms_on_both_sides(Decoder& d) {
 }
 
 // What Gemma 2 and 3 have in common.
-Decoder read_gemma_2_and_3(Config& c, DecoderDefaults defaults, Head head, double attention_cap,
-                           double logits_cap, int64_t* max_positions) {
+Decoder read_gemma_2_and_3(Config& c, DecoderDefaults defaults, Head head, double logits_cap,
+                           int64_t* max_positions) {
   defaults.activation_key = "hidden_activation";
   // Ignored at Hugging Face in favour of hidden_activation.
   c.text("hidden_act", "");
   Decoder d = read_gemma(c, defaults, head, max_positions);
   norms_on_both_sides(d);
-  d.attention_cap = read_cap(c, "attn_logit_softcapping", attention_cap);
   d.logits_cap = read_cap(c, "final_logit_softcapping", logits_cap);
   return d;
 }
@@ -54,6 +53,20 @@ double read_scale(Config& c) {
 
 int64_t read_window(Config& c) {
   return c.is_null("sliding_window") ? 0 : c.integer("sliding_window", 1, kMaxIds, 4096);
+}
+
+// transformers writes the pattern with an underscore, beside the layer_types that say it already,
+// and reads it without one.
+int64_t read_pattern(Config& c) {
+  const int64_t pattern = c.integer("sliding_window_pattern", 1, kMaxIds, 6);
+  const int64_t written = c.integer("_sliding_window_pattern", 1, kMaxIds, pattern);
+  if (written != pattern && !c.has("layer_types"))
+    fail(
+        "config.json: '_sliding_window_pattern' is {} without 'layer_types', and transformers "
+        "takes "
+        "{} then; name the pattern 'sliding_window_pattern', or give 'layer_types'",
+        written, pattern);
+  return pattern;
 }
 
 bool every_other(int64_t layer, int64_t) { return layer % 2 == 0; }
@@ -83,7 +96,8 @@ std::string gemma2_text(Config& config, const BatchShape& batch, Head head) {
   Decoder d = read_gemma_2_and_3(
       config,
       {.max_positions = 8192, .head_size = 256, .tied = true, .activation = "gelu_pytorch_tanh"},
-      head, 50, 30, &max_positions);
+      head, 30, &max_positions);
+  d.attention_cap = read_cap(config, "attn_logit_softcapping", 50);
   const double scale = read_scale(config);
   const int64_t window = read_window(config);
   const auto ropes = read_ropes(config, {d.head_size, max_positions, batch.slot_tokens}, 10000);
@@ -97,12 +111,14 @@ std::string gemma3_text(Config& config, const BatchShape& batch, Head head) {
   Decoder d = read_gemma_2_and_3(
       config,
       {.max_positions = 131072, .head_size = 256, .tied = true, .activation = "gelu_pytorch_tanh"},
-      head, kNoCap, kNoCap, &max_positions);
+      head, kNoCap, &max_positions);
+  config.only(
+      "attn_logit_softcapping", {nullptr},
+      "Gemma 3 caps no attention scores: transformers reads the key and ignores it; remove it");
   d.qk_norm = Decoder::QkNorm::head;
   const double scale = read_scale(config);
   const int64_t window = read_window(config);
-  const int64_t pattern = config.integer("sliding_window_pattern", 1, kMaxIds,
-                                         config.integer("_sliding_window_pattern", 1, kMaxIds, 6));
+  const int64_t pattern = read_pattern(config);
   const double local = config.number("rope_local_base_freq", 1, 1e30, 10000);
   RopeSizes sizes{d.head_size, max_positions, batch.slot_tokens};
   sizes.sliding_theta = local;

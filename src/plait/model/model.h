@@ -79,6 +79,7 @@ struct LoraConfig {
   bool rslora = false;                       // scale by alpha / sqrt(rank), not alpha / rank
   std::vector<std::string> modules_to_save;  // of the base model, trained whole
   std::string base_model;                    // base_model_name_or_path: what the adapters are for
+  double dropout = 0;  // lora_dropout of the file: kept for writing it again, not applied
   double scale() const;
 };
 
@@ -102,6 +103,7 @@ struct Model {
   std::vector<ModelResult> results;
   FileRules files;                 // of its family
   std::string config_json;         // the Hugging Face config.json it came from, or empty
+  std::vector<std::string> notes;  // where it may differ from what the reader expects, in words
   std::optional<LoraConfig> lora;  // of a model that with_lora made; not part of the text
 
   const Extent& extent(std::string_view letter) const;  // throws when there is none

@@ -29,15 +29,28 @@ double original_positions(Config& config, Config& c, const RopeSizes& n) {
       config.integer("original_max_position_embeddings", 1, kMaxIds, inside));
 }
 
+// Documents shorter than `original`, in slots longer than it, get other positions than at Hugging
+// Face.
+void note_length(Config& config, const char* type, const RopeSizes& n, int64_t original) {
+  std::string note = fmt::format(
+      "rotary positions of type {} are stretched for slots of {} tokens, longer than the model's "
+      "original {}; transformers stretches by the length of the text, so the logits of shorter "
+      "texts differ from its own; slots of at most {} tokens agree",
+      type, n.slot_tokens, original, original);
+  if (std::find(config.notes.begin(), config.notes.end(), note) == config.notes.end())
+    config.notes.push_back(std::move(note));
+}
+
 void linear(Config& c, const RopeSizes& n, Rope& rope) {
   const double factor = read_factor(c);
   rope.frequencies = plain(rope.theta, n.head_size);
   for (double& f : rope.frequencies) f /= factor;
 }
 
-void dynamic(Config& c, const RopeSizes& n, Rope& rope) {
+void dynamic(Config& config, Config& c, const RopeSizes& n, Rope& rope) {
   const double factor = read_factor(c);
   if (n.slot_tokens <= n.max_positions) return;
+  note_length(config, "dynamic", n, n.max_positions);
   if (n.head_size == 2) fail("config.json: dynamic rotary positions need a head size above 2");
   const auto size = static_cast<double>(n.head_size);
   const double stretch =
@@ -116,6 +129,7 @@ void longrope(Config& config, Config& c, const RopeSizes& n, Rope& rope) {
   };
   const std::vector<double> near = factors("short_factor"), far = factors("long_factor");
   const bool stretched = static_cast<double>(n.slot_tokens) > original;
+  if (stretched) note_length(config, "longrope", n, static_cast<int64_t>(original));
   rope.frequencies = plain(rope.theta, n.head_size);
   for (size_t i = 0; i < rope.frequencies.size(); ++i)
     rope.frequencies[i] /= stretched ? far[i] : near[i];
@@ -134,7 +148,7 @@ Rope read_rope(Config& config, Config& c, const RopeSizes& n, double theta) {
   if (type == "linear") {
     linear(c, n, rope);
   } else if (type == "dynamic") {
-    dynamic(c, n, rope);
+    dynamic(config, c, n, rope);
   } else if (type == "yarn") {
     yarn(config, c, n, rope);
   } else if (type == "llama3") {
