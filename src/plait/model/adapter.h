@@ -29,8 +29,8 @@ LoraConfig parse_adapter_config(std::string_view json, const std::string& source
 HostTensors load_adapter(const Model& model, const std::string& folder);
 
 struct AdapterSaving {
-  std::optional<Dtype> storage;  // nothing: what the model computes in
-  bool run_folder = false;       // the folder may hold other things, but no model: a training run's
+  std::optional<Dtype> storage = {};  // nothing: what the model computes in
+  bool run_folder = false;  // the folder may hold other things, but no model: a training run's
 };
 
 // Throws Error, now and not after hours of training, when save_adapter would refuse the folder: one
