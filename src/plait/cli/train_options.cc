@@ -1,13 +1,25 @@
 #include "plait/cli/train_options.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <set>
 
 namespace plait {
 
 namespace {
 
-CLI::Validator number_in(double low, double high) { return CLI::Range(low, high); }
+// CLI11's own range lets NaN pass.
+CLI::Validator number_in(double low, double high) {
+  const auto check = [low, high](const std::string& text) {
+    double x = NAN;
+    const auto r = std::from_chars(text.data(), text.data() + text.size(), x);
+    const bool whole = r.ec == std::errc() && r.ptr == text.data() + text.size();
+    if (whole && x >= low && x <= high) return std::string();
+    return fmt::format("found '{}', expected a number from {} to {}", text, low, high);
+  };
+  return CLI::Validator(check, fmt::format("{} to {}", low, high));
+}
 
 void add_length(CLI::App& command, TrainOptions& o) {
   const std::string group = "Length and rate";
@@ -20,6 +32,7 @@ void add_length(CLI::App& command, TrainOptions& o) {
       ->group(group);
   LearningRate& r = o.config.rate;
   command.add_option("--learning-rate", r.peak, "the largest one")
+      ->check(number_in(0, 1e6))
       ->capture_default_str()
       ->group(group);
   command
@@ -75,6 +88,14 @@ void add_optimizer(CLI::App& command, TrainOptions& o) {
             help)
         ->group(group);
   }
+  command
+      .add_option("--no-decay", o.no_decay,
+                  "names without weight decay, * matches anything, such as '*embed*'")
+      ->group(group);
+  command
+      .add_option("--trained", o.trained,
+                  "names of the parameters that are trained, all others frozen: '*layers.11.*'")
+      ->group(group);
 }
 
 void add_adapters(CLI::App& command, TrainOptions& o) {
@@ -190,6 +211,16 @@ void add_files(CLI::App& command, TrainOptions& o) {
 }
 
 }  // namespace
+
+void note_given(const CLI::App& command, TrainOptions& o) {
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() == 0) continue;
+    if (name.starts_with("--lora-") && name != "--lora-rank") o.of_adapters.push_back(name);
+    if (name == "--beta" || name == "--preference-loss" || name == "--label-smoothing")
+      o.of_pairs.push_back(name);
+  }
+}
 
 void add_train_options(CLI::App& command, TrainOptions& o) {
   add_model_option(command, o);

@@ -27,11 +27,16 @@ struct TrainOptions : CommonOptions {
   LoraConfig lora;                                       // rank 0: none
   TrainOptions() { lora.rank = 0; }
   PreferenceOptions preference;
+  std::vector<std::string> trained;                // patterns; empty: all
+  std::vector<std::string> no_decay;               // patterns
+  std::vector<std::string> of_adapters, of_pairs;  // flags given that mean nothing without
   std::string init, adapter, out, save_dtype;
   bool no_dropout = false, from_scratch = false, merge = false, resume = false, dry_run = false,
        json = false;
 };
 
 void add_train_options(CLI::App& command, TrainOptions& options);
+// After parsing: fills of_adapters and of_pairs.
+void note_given(const CLI::App& command, TrainOptions& options);
 
 }  // namespace plait

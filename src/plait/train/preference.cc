@@ -4,6 +4,7 @@
 #include <set>
 
 #include "plait/program/lower.h"
+#include "plait/train/digest_tensors.h"
 
 namespace plait {
 
@@ -34,6 +35,7 @@ PreferenceReference::PreferenceReference(const Model& model, const Plan& plan,
                                          const HostTensors& parameters, double beta)
     : slot_tokens_(model.extent("T").unit),
       beta_(beta),
+      digest_(digest_tensors(parameters)),
       session_(token_loss_programs(model, plan), {}) {
   session_.set_states("param/", parameters);
 }

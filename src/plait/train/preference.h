@@ -26,6 +26,8 @@ class PreferenceReference {
   PreferenceReference(const Model& model, const Plan& plan, const HostTensors& parameters,
                       double beta);
 
+  // Of the parameters: a run that goes on must do so with the same ones.
+  const std::string& digest() const { return digest_; }
   // Adds "reference" and "pair_weight" to every micro-batch. Returns the number of pairs.
   int64_t prepare(Batch& batch);
   PreferenceMetrics metrics(const Session& session, int64_t pairs) const;
@@ -33,6 +35,7 @@ class PreferenceReference {
  private:
   int64_t slot_tokens_;
   double beta_;
+  std::string digest_;
   Session session_;
 };
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "plait/base/digest.h"
+#include "plait/train/digest_tensors.h"
 
 namespace plait {
 
@@ -82,17 +83,21 @@ HostTensors with_prefix(const HostTensors& tensors, const std::string& prefix) {
 
 std::string hex(uint64_t digest) { return fmt::format("{:016x}", digest); }
 
-uint64_t digest_tensors(const HostTensors& tensors) {
-  std::string parts;
-  for (const auto& [name, t] : tensors)
-    parts += name + hex(digest({reinterpret_cast<const char*>(t.data.data()), t.data.size()}));
-  return digest(parts);
-}
-
 // Of the model with one slot: the number of slots is the layout's matter.
 uint64_t model_digest(const Model& model) {
   const int64_t unit = model.extent("T").unit;
   return digest(print_model(with_extent(model, "T", unit, unit)));
+}
+
+// In words: the first result that is not finite, when the session repeats this batch.
+std::string first_not_finite(Session& session, const Batch& batch) {
+  try {
+    session.watch({.finite = true, .replicas = true});
+    session.step(batch);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no single result is infinite";
 }
 
 }  // namespace
@@ -111,7 +116,8 @@ double evaluate(Session& session, const Data& data, const BatchLayout& layout, i
     if (labelled == 0) continue;
     session.step(batch);
     const double loss = session.scalar("loss");
-    if (!std::isfinite(loss)) fail("validation batch {}: the loss is {}", i, loss);
+    if (!std::isfinite(loss))
+      fail("validation batch {}: the loss is {}; {}", i, loss, first_not_finite(session, batch));
     sum += loss * static_cast<double>(labelled);
     count += labelled;
   }
@@ -145,7 +151,7 @@ void Trainer::set_parameters(const HostTensors& parameters) {
   HostTensors frozen;
   for (const Param& p : model_.params)
     if (p.frozen) frozen[p.name] = parameters.at(p.name);
-  frozen_digest_ = frozen.empty() ? "" : hex(digest_tensors(frozen));
+  frozen_digest_ = frozen.empty() ? "" : digest_tensors(frozen);
 }
 
 // ---- one step -------------------------------------------------------------------------------
@@ -209,17 +215,10 @@ std::optional<std::pair<int64_t, double>> Trainer::measure_small(const Batch& ba
 void Trainer::diagnose(const Batch& batch, const StepReport& r) {
   const std::string what = fmt::format("step {}: the loss is {} and the gradient norm {}", r.step,
                                        r.loss, r.gradient_norm);
-  std::string first = "no single result is infinite";
-  try {
-    session_.watch({.finite = true, .replicas = true});
-    session_.step(batch);
-  } catch (const Error& e) {
-    first = e.what();
-  }
   fail(
       "{}; {}. Nothing was changed by this step. A smaller learning rate than {} or clipping may "
       "help",
-      what, first, r.learning_rate);
+      what, first_not_finite(session_, batch), r.learning_rate);
 }
 
 // ---- the loop -------------------------------------------------------------------------------
@@ -227,7 +226,7 @@ void Trainer::diagnose(const Batch& batch, const StepReport& r) {
 Ending Trainer::run(const std::function<void(const StepReport&)>& progress,
                     const std::atomic<bool>* stop) {
   open_logs();
-  bool early = false;
+  bool early = early_.over();
   while (done_ < config_.steps && !early) {
     if (stop != nullptr && *stop) {
       if (store_ != nullptr) save_checkpoint();
@@ -235,15 +234,23 @@ Ending Trainer::run(const std::function<void(const StepReport&)>& progress,
     }
     StepReport r = step();
     const bool last = done_ == config_.steps;
-    if (config_.eval_every > 0 && (done_ % config_.eval_every == 0 || last)) {
-      r.validation_loss = validation_loss();
-      early = early_.see(*r.validation_loss);
+    std::string failed;
+    try {
+      if (config_.eval_every > 0 && (done_ % config_.eval_every == 0 || last)) {
+        r.validation_loss = validation_loss();
+        early = early_.see(*r.validation_loss);
+        r.best = early_.better();
+      }
+    } catch (const Error& e) {
+      failed = e.what();
     }
     const bool due = config_.checkpoint_every > 0 && done_ % config_.checkpoint_every == 0;
     r.checkpoint = store_ != nullptr && (due || last || early);
     write_metrics(r);
+    // A best model is saved by `progress`: before the checkpoint, after which nobody would.
+    if (progress && failed.empty()) progress(r);
     if (r.checkpoint) save_checkpoint();
-    if (progress) progress(r);
+    if (!failed.empty()) fail("validation after step {}: {}", done_, failed);
   }
   return early && done_ < config_.steps ? Ending::early : Ending::finished;
 }
@@ -312,6 +319,7 @@ std::vector<std::string> Trainer::saved_prefixes() const {
 nlohmann::ordered_json Trainer::identity() const {
   return {{"model", hex(model_digest(model_))},
           {"frozen_parameters", frozen_digest_},
+          {"reference_model", reference_ ? reference_->digest() : ""},
           {"data", hex(data_.digest())},
           {"samples_of_a_step", layout_.samples()},
           {"tokens_of_a_slot", layout_.slot_tokens},

@@ -66,7 +66,8 @@ struct StepReport {
   std::optional<double> noise_scale;  // in labelled tokens
   std::optional<SpikeWatch::Spike> spike;
   std::optional<PreferenceMetrics> preference;
-  bool checkpoint = false;  // one was saved after this step
+  bool best = false;        // the validation loss is the best so far
+  bool checkpoint = false;  // one is saved after this step
 };
 
 enum class Ending : uint8_t { finished, stopped, early };
@@ -98,6 +99,7 @@ class Trainer {
     description_ = std::move(description);
   }
   int64_t done() const { return done_; }
+  const EarlyStop& early() const { return early_; }
   // Of config.checkpoints; none: no folder. Reading what is there goes through it too.
   const CheckpointStore* store() const { return store_.get(); }
 

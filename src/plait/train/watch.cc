@@ -76,7 +76,7 @@ bool EarlyStop::see(double loss) {
   } else {
     ++worse_;
   }
-  return patience_ > 0 && worse_ >= patience_;
+  return over();
 }
 
 nlohmann::ordered_json EarlyStop::state() const {

@@ -52,6 +52,8 @@ class EarlyStop {
   explicit EarlyStop(int64_t patience = 0, double least = 0) : patience_(patience), least_(least) {}
   bool see(double validation_loss);  // true: stop. Never, if patience is 0
   std::optional<double> best() const { return best_; }
+  bool better() const { return best_ && worse_ == 0; }  // the last one was the best
+  bool over() const { return patience_ > 0 && worse_ >= patience_; }
   nlohmann::ordered_json state() const;
   void restore(const nlohmann::json& state);
 
