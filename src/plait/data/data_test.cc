@@ -424,6 +424,59 @@ TEST_F(DataTest, DetectsTheFormat) {
   EXPECT_EQ(open()->report().training[0].format, "text, as asked");
 }
 
+TEST_F(DataTest, RefusesAFolderOfSeveralFormats) {
+  const std::string f = folder_ + "/f";
+  file("f/README.md", "# About\n" + text(90));
+  file("f/train.jsonl", lines(9));
+  EXPECT_THAT(error(f), HasSubstr("/f' holds files of different formats: 'README.md' is text, "
+                                  "'train.jsonl' is jsonl (texts); name the files"));
+  EXPECT_THAT(error(f + "/*"), HasSubstr("different formats"));
+  EXPECT_EQ(open(f + "/*.jsonl")->report().training[0].documents, 9);
+  config_.train = {{f, "text"}};
+  EXPECT_EQ(open()->report().training[0].documents, 2);
+  file("g/a.jsonl", lines(9));
+  file("g/b.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n");
+  EXPECT_THAT(
+      error(folder_ + "/g"),
+      HasSubstr("'a.jsonl' is jsonl (texts), 'b.jsonl' is jsonl (prompts and completions)"));
+}
+
+TEST_F(DataTest, RefusesWhatIsNoText) {
+  file("m/a.txt", text(90));
+  file("m/tokenizer.json", "{\n  \"version\": \"1.0\"\n}\n");
+  EXPECT_THAT(error(folder_ + "/m"),
+              HasSubstr("'a.txt' is text, 'tokenizer.json' is JSON, but no JSON lines"));
+  EXPECT_THAT(error(folder_ + "/m/tokenizer.json"), HasSubstr("tokenizer.json:1: line: not JSON"));
+  const std::string zeros(8, '\0');
+  file("s/a.txt", text(90));
+  file("s/model.safetensors", "abc" + zeros + text(90));
+  EXPECT_THAT(error(folder_ + "/s"), HasSubstr("'model.safetensors' is binary, no text"));
+  EXPECT_THAT(error(folder_ + "/s/*.safetensors"), HasSubstr("is no text: byte 3 is 0"));
+  config_.train = {{folder_ + "/s/model.safetensors", "text"}};
+  EXPECT_EQ(open()->report().training[0].tokens, 101);  // bytes, as asked
+  MegatronWriter writer(folder_ + "/s/m", 256);
+  writer.add(std::vector<int32_t>(20, 1));
+  writer.end_document();
+  writer.commit();
+  EXPECT_THAT(error(folder_ + "/s"), HasSubstr("'a.txt' is text, 'm.bin' is Megatron's"));
+  EXPECT_THAT(error(folder_ + "/s/m.*"), HasSubstr("name them one by one: '" + folder_ + "/s/m'"));
+}
+
+TEST_F(DataTest, ANameOfJsonLinesIsNeverReadAsText) {
+  for (const char* name : {"a.jsonl", "a.json", "a.ndjson"}) {
+    EXPECT_THAT(error(file(name, "# a comment\n" + lines(20))),
+                HasSubstr(std::string(name) + ":1: line: not JSON"));
+    EXPECT_THAT(error(file(name, "\n// a comment\n" + lines(20))),
+                HasSubstr(std::string(name) + ":2: line: not JSON"));
+    EXPECT_EQ(open(file(name, "\n \n" + lines(20)))->report().training[0].documents, 20);
+  }
+  EXPECT_EQ(open(file("b", "\n \n" + lines(20)))->report().training[0].documents, 20);
+  config_.skip_bad_lines = true;
+  const auto data = open(file("a.jsonl", "# a comment\n" + lines(20)));
+  EXPECT_EQ(data->report().training[0].documents, 20);
+  EXPECT_EQ(data->report().training[0].skipped_lines, 1);
+}
+
 class CacheTest : public DataTest {
  protected:
   void SetUp() override {
