@@ -196,15 +196,79 @@ TEST_F(DataTest, WeightsAreOneOverTheTokensOfTheWholeStep) {
 }
 
 TEST_F(DataTest, AStepWithNothingToLearnHasWeightsOfZero) {
-  std::string s;
-  for (int i = 0; i < 5; ++i) s += "{\"prompt\": \"abc\", \"completion\": \"\"}\n";
+  std::string s = "{\"prompt\": \"abc\", \"completion\": \"d\"}\n";
+  for (int i = 0; i < 7; ++i) s += "{\"prompt\": \"abc\", \"completion\": \"\"}\n";
   config_.packing = "padded";
   const auto data = open(file("p.jsonl", s));
-  StepFacts facts;
-  const Batch batch = data->training_batch({1, 4, 16, Dtype::f32}, 0, &facts);
-  EXPECT_EQ(facts.labelled, 0);
-  for (int64_t i = 0; i < 64; ++i) EXPECT_EQ(batch.microbatches[0].at("weights").at(i), 0);
-  EXPECT_EQ(data->report().training[0].unlearnable_documents, 5);
+  int64_t empty = 0;
+  for (int64_t step = 0; step < 2; ++step) {
+    StepFacts facts;
+    const Batch batch = data->training_batch({1, 4, 16, Dtype::f32}, step, &facts);
+    if (facts.labelled > 0) continue;
+    ++empty;
+    for (int64_t i = 0; i < 64; ++i) EXPECT_EQ(batch.microbatches[0].at("weights").at(i), 0);
+  }
+  EXPECT_EQ(empty, 1);
+  EXPECT_EQ(data->report().training[0].unlearnable_documents, 7);
+}
+
+std::string examples(int64_t n, int64_t answer) {
+  std::string s;
+  for (int64_t i = 0; i < n; ++i)
+    s += "{\"prompt\": \"abcde\", \"completion\": \"" +
+         std::string(static_cast<size_t>(answer), 'z') + "\"}\n";
+  return s;
+}
+
+TEST_F(DataTest, NothingToLearnAtAllIsRefused) {
+  const std::string empty = file("p.jsonl", examples(5, 0));
+  EXPECT_THAT(error(empty), HasSubstr("p.jsonl': nothing to learn: none of 5 examples has an"));
+  EXPECT_THAT(error(file("q.jsonl", "{\"prompt\": \"a\", \"chosen\": \"\", \"rejected\": \"\"}")),
+              HasSubstr("nothing to learn"));
+  EXPECT_THAT(error(file("t.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n")),
+              HasSubstr("none of 2 documents has two tokens"));
+  config_.train = {{file("a.txt", text(90))}};
+  config_.validation = {{empty}};
+  EXPECT_THROW(open(), Error);
+  config_.validation.clear();
+  config_.learn_all = true;
+  const auto data = open(empty);  // five prompts of 5
+  EXPECT_EQ(data->sample(0).labelled() + data->sample(1).labelled(), 20);
+}
+
+TEST_F(DataTest, ExamplesAreNotCutUnlessAskedTo) {
+  const std::string path = file("p.jsonl", examples(30, 3)), plain = file("a.txt", text(200));
+  config_.train = {{path}, {plain}};
+  config_.validation = {{path}, {plain}};
+  const auto data = open();
+  EXPECT_EQ(data->report().training[0].packing, "whole");
+  EXPECT_EQ(data->report().training[1].packing, "packed");
+  EXPECT_EQ(data->report().validation[0].packing, "whole");
+  EXPECT_EQ(data->report().validation[1].packing, "packed");
+  EXPECT_TRUE(data->report().notes.empty());
+  for (int64_t i = 0; i < 40; ++i)
+    if (const Sample s = data->sample(i); s.source == 0) {
+      for (const Piece& p : s.pieces)
+        EXPECT_EQ(std::pair(p.begin, p.tokens), std::pair(int64_t{0}, int64_t{8}));
+    }
+  config_.slot_tokens = 12;
+  config_.packing = "packed";
+  const auto cut = open();
+  EXPECT_EQ(cut->report().validation[0].split_examples, 10);  // 240 tokens: cut at 12, 36, ...
+  EXPECT_GE(cut->report().training[0].split_examples, 10);
+  EXPECT_THAT(cut->report().notes, testing::Contains(HasSubstr("10 of 30 examples are cut")));
+}
+
+TEST_F(DataTest, TheDigestHoldsThePackingThatIsUsed) {
+  const auto digest_of = [&](const char* packing, const std::string& path) {
+    config_.packing = packing;
+    return open(path)->digest();
+  };
+  const std::string path = file("p.jsonl", examples(30, 3)), plain = file("a.txt", text(200));
+  EXPECT_EQ(digest_of("auto", path), digest_of("whole", path));
+  EXPECT_NE(digest_of("auto", path), digest_of("packed", path));
+  EXPECT_EQ(digest_of("auto", plain), digest_of("packed", plain));
+  EXPECT_NE(digest_of("auto", plain), digest_of("whole", plain));
 }
 
 TEST_F(DataTest, HoldsOutTheEndOfAText) {
@@ -398,7 +462,7 @@ TEST_F(DataTest, SaysWhereAndWhatIsWrong) {
   config_.slot_tokens = 16;
   config_.packing = "tight";
   EXPECT_THAT(error(file("g.txt", text(100))), HasSubstr("unknown packing 'tight'"));
-  config_.packing = "packed";
+  config_.packing = "auto";
   config_.train = {{file("g.txt", text(100))},
                    {file("p.jsonl", "{\"chosen\": \"a\", \"rejected\": \"b\"}")}};
   EXPECT_THROW(open(), Error);
