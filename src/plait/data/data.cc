@@ -172,11 +172,13 @@ void Data::Impl::note_split(const Packing& packing, const std::vector<PackUnit>&
   if (!r.examples || r.packing != "packed") return;
   const int64_t split = packing.split_units(0);
   r.split_examples += split;
-  if (split > 0)
-    report.notes.push_back(
-        fmt::format("'{}': {} of {} examples are cut where a slot ends, and what follows is "
-                    "without its prompt; packing 'whole' cuts none that fits a slot",
-                    r.path, split, units.size()));
+  if (split == 0) return;
+  const std::string note = fmt::format(
+      "'{}': {} of {} examples are cut where a slot ends, and what follows is without "
+      "its prompt; packing 'whole' cuts none that fits a slot",
+      r.path, split, units.size());
+  if (std::find(report.notes.begin(), report.notes.end(), note) == report.notes.end())
+    report.notes.push_back(note);  // once, where a source is validated on as well
 }
 
 void Data::Impl::add_source(size_t index, const std::shared_ptr<TokenStore>& store,
