@@ -1,6 +1,7 @@
 // plait generate MODEL_FOLDER --prompt TEXT, or --prompts FILE.
 #include "plait/infer/generate.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "plait/cli/common.h"
 #include "plait/cli/open_data.h"
 #include "plait/data/streams.h"
+#include "plait/infer/window.h"
 #include "plait/model/adapter.h"
 #include "plait/model/folder.h"
 #include "plait/model/lora.h"
@@ -24,7 +26,7 @@ struct SampleOptions {
   std::string prompts;                // a file
   std::optional<std::string> prompt;  // or one text
   std::vector<std::string> stop;
-  int64_t slot_tokens = 128;  // as plait train and the demo
+  std::optional<int64_t> slot_tokens;  // left out: as many as are needed
   GenerateOptions generate;
 };
 
@@ -66,6 +68,13 @@ class Stream {
   bool stopped_ = false;
 };
 
+struct Prompt {
+  Json record;
+  std::vector<int32_t> ids;
+  int64_t line = 0;  // of the file; 0: --prompt
+  int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
+};
+
 class GenerateCommand {
  public:
   explicit GenerateCommand(const SampleOptions& o);
@@ -73,11 +82,15 @@ class GenerateCommand {
 
  private:
   std::vector<int32_t> prompt_of(const Json& record) const;
+  void read_prompts();
+  int64_t window(const Model& model) const;
+  void note_left_out(int64_t window) const;
   void answer_file();
   void continue_prompt();
 
   SampleOptions o_;
   Text text_;
+  std::vector<Prompt> prompts_;
   std::unique_ptr<Generator> generator_;
 };
 
@@ -86,9 +99,13 @@ GenerateCommand::GenerateCommand(const SampleOptions& o) : o_(o) {
     fail("a prompt to continue is needed: --prompt TEXT, or --prompts FILE with one on each line");
   for (const std::string& s : o.stop)
     if (s.empty()) fail("--stop '': the text is empty");
-  Model model = load_model(o.folder, {1, o.slot_tokens}, Head::logits);
-  say_notes(model);
+  Model model = load_model(o.folder, {1, 1}, Head::logits);
   text_ = open_text(o.tokenizer, o.folder, model.extent("V").size);
+  read_prompts();
+  const int64_t seen = window(model);
+  note_left_out(seen);
+  model = load_model(o.folder, {1, seen}, Head::logits);
+  say_notes(model);
   if (text_.tokenizer->eos()) o_.generate.stop = {*text_.tokenizer->eos()};
   HostTensors parameters = load_parameters(model, o.folder);
   if (!o.adapter.empty()) {
@@ -117,24 +134,62 @@ std::vector<int32_t> GenerateCommand::prompt_of(const Json& record) const {
       text_.renderer().render(messages, record.value("tools", Json()), true), options);
 }
 
-// Every line again, with what was generated: in the order and with the seed of the file's lines.
-void GenerateCommand::answer_file() {
+// All of them before the first is answered: their lengths decide how far back the model sees.
+void GenerateCommand::read_prompts() {
+  if (o_.prompt) {
+    prompts_.push_back({{}, text_.tokenizer->encode(*o_.prompt), 0});
+    return;
+  }
   LineReader lines(o_.prompts);
   for (std::string line; lines.next(line);) {
     if (line.find_first_not_of(" \t") == std::string::npos) continue;
     try {
       Json record = Json::parse(line);
-      Stream stream(*text_.tokenizer, o_.stop);
-      GenerateOptions options = o_.generate;
-      options.seed += static_cast<uint64_t>(lines.number() - 1);
-      generator_->generate(prompt_of(record), options, [&](int32_t id) { return stream.add(id); });
-      record["generated"] = std::string(stream.text(true));
-      fmt::print("{}\n", record.dump(-1, ' ', false, Json::error_handler_t::replace));
-      std::fflush(stdout);
+      std::vector<int32_t> ids = prompt_of(record);
+      prompts_.push_back({std::move(record), std::move(ids), lines.number()});
     } catch (const Json::exception& e) {
       fail("{}:{}: {}", o_.prompts, lines.number(), e.what());
     } catch (const Error& e) {
       fail("{}:{}: {}", o_.prompts, lines.number(), e.what());
+    }
+  }
+}
+
+int64_t GenerateCommand::window(const Model& model) const {
+  if (o_.slot_tokens) return *o_.slot_tokens;
+  int64_t longest = 1;
+  for (const Prompt& p : prompts_) longest = std::max(longest, p.tokens());
+  return window_for(needed_tokens(longest, o_.generate.tokens), positions_of(model));
+}
+
+void GenerateCommand::note_left_out(int64_t window) const {
+  std::string first;
+  int64_t cut = 0;
+  for (const Prompt& p : prompts_) {
+    const std::string note = left_out_note(p.tokens(), o_.generate.tokens, window);
+    if (note.empty() || cut++ > 0) continue;
+    first = p.line > 0 ? fmt::format("{}:{}: {}", o_.prompts, p.line, note) : note;
+  }
+  if (cut > 1) first += fmt::format("; so it is with {} prompts", cut);
+  if (cut > 0) fmt::print(stderr, "plait: note: {}\n", first);
+}
+
+// Every line again, with what was generated: in the order and with the seed of the file's lines.
+void GenerateCommand::answer_file() {
+  for (Prompt& p : prompts_) {
+    try {
+      Json& record = p.record;
+      Stream stream(*text_.tokenizer, o_.stop);
+      GenerateOptions options = o_.generate;
+      options.seed += static_cast<uint64_t>(p.line - 1);
+      generator_->generate(p.ids, options, [&](int32_t id) { return stream.add(id); });
+      record["generated"] = std::string(stream.text(true));
+      fmt::print("{}\n", record.dump(-1, ' ', false, Json::error_handler_t::replace));
+      std::fflush(stdout);
+    } catch (const Json::exception& e) {
+      fail("{}:{}: {}", o_.prompts, p.line, e.what());
+    } catch (const Error& e) {
+      fail("{}:{}: {}", o_.prompts, p.line, e.what());
     }
   }
 }
@@ -150,7 +205,7 @@ void GenerateCommand::continue_prompt() {
     printed = text.size();
   };
   fmt::print("{}", *o_.prompt);
-  generator_->generate(text_.tokenizer->encode(*o_.prompt), o_.generate, [&](int32_t id) {
+  generator_->generate(prompts_[0].ids, o_.generate, [&](int32_t id) {
     const bool more = stream.add(id);
     print(false);
     return more;
@@ -195,9 +250,11 @@ void add_generate(CLI::App& app) {
   command->add_option("--seed", o->generate.seed, "of the draws")
       ->check(whole_number(0, INT64_MAX))
       ->capture_default_str();
-  command->add_option("--slot-tokens", o->slot_tokens, "how far back the model sees")
-      ->check(whole_number(1, kMaxSlots))
-      ->capture_default_str();
+  command
+      ->add_option("--slot-tokens", o->slot_tokens,
+                   "how far back the model sees; left out: the longest prompt with its --tokens, "
+                   "at most the positions that the model has")
+      ->check(whole_number(1, kMaxSlots));
   command->callback([o] { GenerateCommand(*o).run(); });
 }
 

@@ -25,6 +25,7 @@ int run(int argc, char** argv) {
   plait::add_merge(app);
   plait::add_data(app);
   plait::add_checkpoint(app);
+  plait::let_the_last_win(app);
   std::vector<std::string> args(argv + 1, argv + argc);
   if (!args.empty() && args[0] == "train") {
     args.erase(args.begin());

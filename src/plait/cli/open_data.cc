@@ -45,8 +45,9 @@ void add_data_options(CLI::App& command, DataFlags& o) {
   command
       .add_option("--packing", c.packing,
                   "packed (end to end), whole (cut only when longer than a slot), padded (one "
-                  "document in a slot)")
-      ->check(CLI::IsMember({"packed", "whole", "padded"}))
+                  "document in a slot); auto: whole for examples (prompts and completions, "
+                  "messages, preferences), packed for texts and Megatron's files")
+      ->check(CLI::IsMember({"auto", "packed", "whole", "padded"}))
       ->capture_default_str()
       ->group(group);
   command.add_flag("--learn-all", c.learn_all, "also learn prompts and other roles' messages")

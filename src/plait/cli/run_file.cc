@@ -58,6 +58,8 @@ struct Reader {
       result.push_back("--" + flag + "=" + scalar(node, key));
       return;
     }
+    if (array->size() != 1 && command.get_option("--" + flag)->get_expected_max() <= 1)
+      fail("{}: '{}' is a list of {}; needs one value", at(node), key, array->size());
     for (const toml::node& element : *array)
       result.push_back("--" + flag + "=" + scalar(element, key));
   }
@@ -106,6 +108,13 @@ std::vector<std::string> flags_of(const std::vector<std::string>& args) {
 }
 
 }  // namespace
+
+void let_the_last_win(CLI::App& app) {
+  for (CLI::Option* o : app.get_options())
+    if (!o->get_positional() && o->get_expected_max() == 1)
+      o->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  for (CLI::App* command : app.get_subcommands({})) let_the_last_win(*command);
+}
 
 std::vector<std::string> expand_run_file(const CLI::App& command, std::vector<std::string> args) {
   if (args.empty() || !args[0].ends_with(".toml")) return args;

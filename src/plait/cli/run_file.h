@@ -23,4 +23,8 @@ namespace plait {
 // replaced by what it says; flags that `args` has too are left to them.
 std::vector<std::string> expand_run_file(const CLI::App& command, std::vector<std::string> args);
 
+// Of a flag of one value that is given twice, the last one wins, as on most command lines; in all
+// commands of `app`. Flags of several values gather them all.
+void let_the_last_win(CLI::App& app);
+
 }  // namespace plait

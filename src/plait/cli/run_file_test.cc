@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "plait/base/error.h"
 #include "plait/io/files.h"
 
@@ -58,6 +60,22 @@ TEST(RunFile, TheCommandLineWins) {
               ElementsAre("m", "--lora-rank=4"));
 }
 
+TEST(RunFile, TheLastOfARepeatedFlagWins) {
+  Command c;
+  let_the_last_win(c.app);
+  c.app.parse("m --lora-rank 8 --data a --dry-run --data b --lora-rank 4 --dry-run");
+  EXPECT_EQ(c.rank, 4);
+  EXPECT_TRUE(c.dry);
+  EXPECT_THAT(c.data, ElementsAre("a", "b"));
+  Command file;
+  let_the_last_win(file.app);
+  std::vector<std::string> args =
+      file.expand("model = 'm'\nlora_rank = 8\n", {"--lora-rank=4", "--lora-rank", "2"});
+  std::reverse(args.begin(), args.end());
+  file.app.parse(std::move(args));
+  EXPECT_EQ(file.rank, 2);
+}
+
 TEST(RunFile, OtherArgumentsPass) {
   Command c;
   EXPECT_THAT(expand_run_file(c.app, {"m", "--data", "x.toml"}),
@@ -71,6 +89,8 @@ TEST(RunFile, RefusesWithFileAndLine) {
                         "'learning_rate'?"));
   EXPECT_THAT(c.refusal("data = ['a']\n"), HasSubstr("no key 'model'"));
   EXPECT_THAT(c.refusal("model = 'm'\ndata = [[1]]\n"), HasSubstr("toml:2: 'data' is neither"));
+  EXPECT_THAT(c.refusal("model = 'm'\nlora_rank = [1, 2]\n"),
+              HasSubstr("toml:2: 'lora_rank' is a list of 2; needs one value"));
   EXPECT_THAT(c.refusal("model = \n"), HasSubstr("run_file_test.toml:1:"));
 }
 

@@ -24,7 +24,27 @@ void check(const DataConfig& c) {
     fail("slots of {} tokens; needs 2 to {}", c.slot_tokens, kMaxSlotTokens);
   if (c.train.empty()) fail("no training data");
   if (c.vocabulary < 0 || c.vocabulary > INT32_MAX) fail("a vocabulary of {}", c.vocabulary);
-  parse_pack_mode(c.packing);
+  if (c.packing != "auto") parse_pack_mode(c.packing);
+}
+
+// How a source is packed, decided by what it holds unless it is asked for.
+PackMode pack_mode(const DataConfig& c, const TokenStore& store, const SourceReport& r) {
+  const PackMode mode = c.packing != "auto" ? parse_pack_mode(c.packing)
+                        : r.examples        ? PackMode::whole
+                                            : PackMode::packed;
+  return store.paired() && mode == PackMode::packed ? PackMode::whole : mode;
+}
+
+// Nothing to learn from at all would be a run of losses of 0.
+void check_learnable(const DataConfig& c, const TokenStore& store, const SourceReport& r) {
+  if (r.unlearnable_documents < store.documents()) return;
+  if (c.learn_all && !store.paired() && store.tokens() > store.documents()) return;
+  if (r.examples)
+    fail(
+        "'{}': nothing to learn: none of {} examples has an answer (are all completions, or the "
+        "assistant's messages, empty?){}",
+        r.path, r.documents, store.paired() ? "" : "; learning prompts as well must be asked for");
+  fail("'{}': nothing to learn: none of {} documents has two tokens", r.path, r.documents);
 }
 
 std::vector<double> weights_of(const std::vector<DataSource>& sources) {
@@ -34,8 +54,8 @@ std::vector<double> weights_of(const std::vector<DataSource>& sources) {
 }
 
 std::string order_text(const DataConfig& c) {
-  return fmt::format("{} {} {} {} {} {}", c.slot_tokens, c.packing, c.seed, number_text(c.held_out),
-                     c.learn_all, c.long_pairs);
+  return fmt::format("{} {} {} {} {}", c.slot_tokens, c.seed, number_text(c.held_out), c.learn_all,
+                     c.long_pairs);
 }
 
 void append_tokens(const Part& part, std::vector<int32_t>& all) {
@@ -67,7 +87,8 @@ struct Data::Impl {
   void open(const Tokenizer& tokenizer, const ChatRenderer& renderer, const DataProgress& progress);
   void add_source(size_t index, const std::shared_ptr<TokenStore>& store, const Split& split,
                   SourceReport& r);
-  Split split_source(const TokenStore& store, bool text, double share, SourceReport& r) const;
+  Split split_source(const TokenStore& store, bool may_cut, double share, SourceReport& r) const;
+  void note_split(const Packing& packing, const std::vector<PackUnit>& units, SourceReport& r);
   void add_validation(const std::shared_ptr<TokenStore>& store, const Split& split,
                       SourceReport& r);
   Sample fill(const Part& part, int64_t source, int64_t epoch, int64_t index) const;
@@ -103,7 +124,9 @@ void Data::Impl::open(const Tokenizer& tokenizer, const ChatRenderer& renderer,
       fail("'{}': {} among {}", source.path, store->paired() ? "preference pairs" : "text",
            paired ? "preference pairs" : "text");
     paired = store->paired();
-    digest = plait::digest(fmt::format("{} {}", digest, store->content()));
+    check_learnable(config, *store, r);
+    r.packing = pack_mode_name(pack_mode(config, *store, r));
+    digest = plait::digest(fmt::format("{} {} {}", digest, store->content(), r.packing));
     return store;
   };
   digest = plait::digest(order_text(config));
@@ -112,7 +135,7 @@ void Data::Impl::open(const Tokenizer& tokenizer, const ChatRenderer& renderer,
     const auto store = store_of(config.train[i], r);
     const double share = config.validation.empty() ? config.held_out : 0;
     const bool text = r.format.starts_with("text") || r.format.starts_with("megatron");
-    const Split split = split_source(*store, text, share, r);
+    const Split split = split_source(*store, text && r.packing == "packed", share, r);
     add_source(i, store, split, r);
     if (!split.validation.empty()) add_validation(store, split, r);
     digest = plait::digest(fmt::format("{} {}", digest, number_text(r.weight)));
@@ -128,7 +151,7 @@ void Data::Impl::open(const Tokenizer& tokenizer, const ChatRenderer& renderer,
   }
 }
 
-Split Data::Impl::split_source(const TokenStore& store, bool text, double share,
+Split Data::Impl::split_source(const TokenStore& store, bool may_cut, double share,
                                SourceReport& r) const {
   UnitsReport units;
   std::vector<PackUnit> whole = whole_units(store, config.slot_tokens, config.long_pairs, units);
@@ -140,23 +163,38 @@ Split Data::Impl::split_source(const TokenStore& store, bool text, double share,
          store.paired() ? fmt::format("none of {} pairs fits into a slot of {} tokens", r.documents,
                                       config.slot_tokens)
                         : "no tokens");
-  const bool may_cut = text && config.packing == "packed" && !paired;
   return hold_out(std::move(whole), share, config.slot_tokens, may_cut, paired, r.path);
+}
+
+// Packing examples end to end is allowed, but said: what follows a cut has lost its prompt.
+void Data::Impl::note_split(const Packing& packing, const std::vector<PackUnit>& units,
+                            SourceReport& r) {
+  if (!r.examples || r.packing != "packed") return;
+  const int64_t split = packing.split_units(0);
+  r.split_examples += split;
+  if (split == 0) return;
+  const std::string note = fmt::format(
+      "'{}': {} of {} examples are cut where a slot ends, and what follows is without "
+      "its prompt; packing 'whole' cuts none that fits a slot",
+      r.path, split, units.size());
+  if (std::find(report.notes.begin(), report.notes.end(), note) == report.notes.end())
+    report.notes.push_back(note);  // once, where a source is validated on as well
 }
 
 void Data::Impl::add_source(size_t index, const std::shared_ptr<TokenStore>& store,
                             const Split& split, SourceReport& r) {
-  const PackMode mode = parse_pack_mode(config.packing);
+  const PackMode mode = parse_pack_mode(r.packing);
   auto packing = std::make_unique<Packing>(split.training, mode, config.slot_tokens, paired,
                                            PackOrder{config.seed, static_cast<int64_t>(index)});
   r.training_documents = static_cast<int64_t>(split.training.size()) / (paired ? 2 : 1);
   r.training_tokens = packing->tokens();
-  if (mode == PackMode::packed && !paired && packing->tokens() < config.slot_tokens)
+  if (mode == PackMode::packed && packing->tokens() < config.slot_tokens)
     fail(
         "'{}' has {} training tokens, less than one slot of {}; make slots shorter, or pack "
         "'whole' "
         "documents",
         r.path, packing->tokens(), config.slot_tokens);
+  note_split(*packing, split.training, r);
   r.slots = packing->slots();
   r.padding = 1 - static_cast<double>(packing->tokens()) /
                       (static_cast<double>(r.slots) * static_cast<double>(config.slot_tokens));
@@ -166,8 +204,9 @@ void Data::Impl::add_source(size_t index, const std::shared_ptr<TokenStore>& sto
 
 void Data::Impl::add_validation(const std::shared_ptr<TokenStore>& store, const Split& split,
                                 SourceReport& r) {
-  auto packing = std::make_unique<Packing>(split.validation, parse_pack_mode(config.packing),
+  auto packing = std::make_unique<Packing>(split.validation, parse_pack_mode(r.packing),
                                            config.slot_tokens, paired, std::nullopt);
+  note_split(*packing, split.validation, r);
   r.validation_documents = static_cast<int64_t>(split.validation.size()) / (paired ? 2 : 1);
   r.validation_tokens = packing->tokens();
   validation_starts.push_back(validation_starts.back() + packing->slots());

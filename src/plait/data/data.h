@@ -42,7 +42,9 @@ struct DataConfig {
   int64_t vocabulary = 0;  // of the model; 0: the tokenizer's
   // packed: documents end to end, cut where a slot ends. whole: cut only when longer than a slot.
   // padded: one document in a slot. Preference pairs are never cut, so packed means whole there.
-  std::string packing = "packed";
+  // auto: of each source by itself, whole for examples (prompts and completions, chats, pairs),
+  // whose answers would else lose their prompts; packed for texts and Megatron's files.
+  std::string packing = "auto";
   uint64_t seed = 1;
   bool learn_all = false;       // also what is masked otherwise: prompts, other roles' messages
   bool skip_bad_lines = false;  // of JSON lines; counted in the report. Otherwise an error
@@ -96,13 +98,16 @@ struct StepFacts {
 
 struct SourceReport {
   std::string path, format;  // "jsonl: chat messages"
+  std::string packing;       // as used: packed, whole or padded; empty: none yet
+  bool examples = false;     // an answer is to be learned from its prompt
   std::string cache;  // "read from ...", "written to ...", "rebuilt ...: the tokenizer changed"
   int64_t files = 0, documents = 0, tokens = 0, learnable = 0;  // documents: pairs count as one
   int64_t unlearnable_documents = 0, empty_documents = 0, skipped_lines = 0;
   int64_t training_documents = 0, training_tokens = 0, validation_documents = 0,
           validation_tokens = 0;
-  double weight = 0;  // as used; of all training samples
-  int64_t slots = 0;  // of an epoch
+  double weight = 0;           // as used; of all training samples
+  int64_t slots = 0;           // of an epoch
+  int64_t split_examples = 0;  // cut where a slot ends, in the first epoch
   int64_t cut_documents = 0, truncated_pairs = 0, dropped_pairs = 0;
   double padding = 0;  // share of the slots of an epoch
 };

@@ -196,15 +196,79 @@ TEST_F(DataTest, WeightsAreOneOverTheTokensOfTheWholeStep) {
 }
 
 TEST_F(DataTest, AStepWithNothingToLearnHasWeightsOfZero) {
-  std::string s;
-  for (int i = 0; i < 5; ++i) s += "{\"prompt\": \"abc\", \"completion\": \"\"}\n";
+  std::string s = "{\"prompt\": \"abc\", \"completion\": \"d\"}\n";
+  for (int i = 0; i < 7; ++i) s += "{\"prompt\": \"abc\", \"completion\": \"\"}\n";
   config_.packing = "padded";
   const auto data = open(file("p.jsonl", s));
-  StepFacts facts;
-  const Batch batch = data->training_batch({1, 4, 16, Dtype::f32}, 0, &facts);
-  EXPECT_EQ(facts.labelled, 0);
-  for (int64_t i = 0; i < 64; ++i) EXPECT_EQ(batch.microbatches[0].at("weights").at(i), 0);
-  EXPECT_EQ(data->report().training[0].unlearnable_documents, 5);
+  int64_t empty = 0;
+  for (int64_t step = 0; step < 2; ++step) {
+    StepFacts facts;
+    const Batch batch = data->training_batch({1, 4, 16, Dtype::f32}, step, &facts);
+    if (facts.labelled > 0) continue;
+    ++empty;
+    for (int64_t i = 0; i < 64; ++i) EXPECT_EQ(batch.microbatches[0].at("weights").at(i), 0);
+  }
+  EXPECT_EQ(empty, 1);
+  EXPECT_EQ(data->report().training[0].unlearnable_documents, 7);
+}
+
+std::string examples(int64_t n, int64_t answer) {
+  std::string s;
+  for (int64_t i = 0; i < n; ++i)
+    s += "{\"prompt\": \"abcde\", \"completion\": \"" +
+         std::string(static_cast<size_t>(answer), 'z') + "\"}\n";
+  return s;
+}
+
+TEST_F(DataTest, NothingToLearnAtAllIsRefused) {
+  const std::string empty = file("p.jsonl", examples(5, 0));
+  EXPECT_THAT(error(empty), HasSubstr("p.jsonl': nothing to learn: none of 5 examples has an"));
+  EXPECT_THAT(error(file("q.jsonl", "{\"prompt\": \"a\", \"chosen\": \"\", \"rejected\": \"\"}")),
+              HasSubstr("nothing to learn"));
+  EXPECT_THAT(error(file("t.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n")),
+              HasSubstr("none of 2 documents has two tokens"));
+  config_.train = {{file("a.txt", text(90))}};
+  config_.validation = {{empty}};
+  EXPECT_THROW(open(), Error);
+  config_.validation.clear();
+  config_.learn_all = true;
+  const auto data = open(empty);  // five prompts of 5
+  EXPECT_EQ(data->sample(0).labelled() + data->sample(1).labelled(), 20);
+}
+
+TEST_F(DataTest, ExamplesAreNotCutUnlessAskedTo) {
+  const std::string path = file("p.jsonl", examples(30, 3)), plain = file("a.txt", text(200));
+  config_.train = {{path}, {plain}};
+  config_.validation = {{path}, {plain}};
+  const auto data = open();
+  EXPECT_EQ(data->report().training[0].packing, "whole");
+  EXPECT_EQ(data->report().training[1].packing, "packed");
+  EXPECT_EQ(data->report().validation[0].packing, "whole");
+  EXPECT_EQ(data->report().validation[1].packing, "packed");
+  EXPECT_TRUE(data->report().notes.empty());
+  for (int64_t i = 0; i < 40; ++i)
+    if (const Sample s = data->sample(i); s.source == 0) {
+      for (const Piece& p : s.pieces)
+        EXPECT_EQ(std::pair(p.begin, p.tokens), std::pair(int64_t{0}, int64_t{8}));
+    }
+  config_.slot_tokens = 12;
+  config_.packing = "packed";
+  const auto cut = open();
+  EXPECT_EQ(cut->report().validation[0].split_examples, 10);  // 240 tokens: cut at 12, 36, ...
+  EXPECT_GE(cut->report().training[0].split_examples, 10);
+  EXPECT_THAT(cut->report().notes, testing::Contains(HasSubstr("10 of 30 examples are cut")));
+}
+
+TEST_F(DataTest, TheDigestHoldsThePackingThatIsUsed) {
+  const auto digest_of = [&](const char* packing, const std::string& path) {
+    config_.packing = packing;
+    return open(path)->digest();
+  };
+  const std::string path = file("p.jsonl", examples(30, 3)), plain = file("a.txt", text(200));
+  EXPECT_EQ(digest_of("auto", path), digest_of("whole", path));
+  EXPECT_NE(digest_of("auto", path), digest_of("packed", path));
+  EXPECT_EQ(digest_of("auto", plain), digest_of("packed", plain));
+  EXPECT_NE(digest_of("auto", plain), digest_of("whole", plain));
 }
 
 TEST_F(DataTest, HoldsOutTheEndOfAText) {
@@ -398,7 +462,7 @@ TEST_F(DataTest, SaysWhereAndWhatIsWrong) {
   config_.slot_tokens = 16;
   config_.packing = "tight";
   EXPECT_THAT(error(file("g.txt", text(100))), HasSubstr("unknown packing 'tight'"));
-  config_.packing = "packed";
+  config_.packing = "auto";
   config_.train = {{file("g.txt", text(100))},
                    {file("p.jsonl", "{\"chosen\": \"a\", \"rejected\": \"b\"}")}};
   EXPECT_THROW(open(), Error);
@@ -422,6 +486,59 @@ TEST_F(DataTest, DetectsTheFormat) {
   EXPECT_EQ(format(file("d", "\xef\xbb\xbf" + lines(9))), "jsonl (texts), from its first line");
   config_.train = {{folder_ + "/b.jsonl", "text"}};
   EXPECT_EQ(open()->report().training[0].format, "text, as asked");
+}
+
+TEST_F(DataTest, RefusesAFolderOfSeveralFormats) {
+  const std::string f = folder_ + "/f";
+  file("f/README.md", "# About\n" + text(90));
+  file("f/train.jsonl", lines(9));
+  EXPECT_THAT(error(f), HasSubstr("/f' holds files of different formats: 'README.md' is text, "
+                                  "'train.jsonl' is jsonl (texts); name the files"));
+  EXPECT_THAT(error(f + "/*"), HasSubstr("different formats"));
+  EXPECT_EQ(open(f + "/*.jsonl")->report().training[0].documents, 9);
+  config_.train = {{f, "text"}};
+  EXPECT_EQ(open()->report().training[0].documents, 2);
+  file("g/a.jsonl", lines(9));
+  file("g/b.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n");
+  EXPECT_THAT(
+      error(folder_ + "/g"),
+      HasSubstr("'a.jsonl' is jsonl (texts), 'b.jsonl' is jsonl (prompts and completions)"));
+}
+
+TEST_F(DataTest, RefusesWhatIsNoText) {
+  file("m/a.txt", text(90));
+  file("m/tokenizer.json", "{\n  \"version\": \"1.0\"\n}\n");
+  EXPECT_THAT(error(folder_ + "/m"),
+              HasSubstr("'a.txt' is text, 'tokenizer.json' is JSON, but no JSON lines"));
+  EXPECT_THAT(error(folder_ + "/m/tokenizer.json"), HasSubstr("tokenizer.json:1: line: not JSON"));
+  const std::string zeros(8, '\0');
+  file("s/a.txt", text(90));
+  file("s/model.safetensors", "abc" + zeros + text(90));
+  EXPECT_THAT(error(folder_ + "/s"), HasSubstr("'model.safetensors' is binary, no text"));
+  EXPECT_THAT(error(folder_ + "/s/*.safetensors"), HasSubstr("is no text: byte 3 is 0"));
+  config_.train = {{folder_ + "/s/model.safetensors", "text"}};
+  EXPECT_EQ(open()->report().training[0].tokens, 101);  // bytes, as asked
+  MegatronWriter writer(folder_ + "/s/m", 256);
+  writer.add(std::vector<int32_t>(20, 1));
+  writer.end_document();
+  writer.commit();
+  EXPECT_THAT(error(folder_ + "/s"), HasSubstr("'a.txt' is text, 'm.bin' is Megatron's"));
+  EXPECT_THAT(error(folder_ + "/s/m.*"), HasSubstr("name them one by one: '" + folder_ + "/s/m'"));
+}
+
+TEST_F(DataTest, ANameOfJsonLinesIsNeverReadAsText) {
+  for (const char* name : {"a.jsonl", "a.json", "a.ndjson"}) {
+    EXPECT_THAT(error(file(name, "# a comment\n" + lines(20))),
+                HasSubstr(std::string(name) + ":1: line: not JSON"));
+    EXPECT_THAT(error(file(name, "\n// a comment\n" + lines(20))),
+                HasSubstr(std::string(name) + ":2: line: not JSON"));
+    EXPECT_EQ(open(file(name, "\n \n" + lines(20)))->report().training[0].documents, 20);
+  }
+  EXPECT_EQ(open(file("b", "\n \n" + lines(20)))->report().training[0].documents, 20);
+  config_.skip_bad_lines = true;
+  const auto data = open(file("a.jsonl", "# a comment\n" + lines(20)));
+  EXPECT_EQ(data->report().training[0].documents, 20);
+  EXPECT_EQ(data->report().training[0].skipped_lines, 1);
 }
 
 class CacheTest : public DataTest {

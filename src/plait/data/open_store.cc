@@ -271,9 +271,10 @@ std::unique_ptr<TokenStore> open_store(const DataSource& source, const DataConfi
                                        const Tokenizer& tokenizer, const ChatRenderer& renderer,
                                        const DataProgress& progress, SourceReport& report,
                                        std::vector<std::string>& notes) {
-  const SourceFiles files = find_files(source);
+  const SourceFiles files = find_files(source, config.skip_bad_lines);
   report.path = source.path;
   report.format = files.detected;
+  report.examples = files.format == Format::jsonl && files.shape != Shape::text;
   report.files = static_cast<int64_t>(files.paths.size());
   if (files.empty_files > 0)
     notes.push_back(fmt::format("'{}': {} empty files left out", source.path, files.empty_files));

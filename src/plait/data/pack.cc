@@ -24,7 +24,18 @@ PackMode parse_pack_mode(const std::string& name) {
   if (name == "packed") return PackMode::packed;
   if (name == "whole") return PackMode::whole;
   if (name == "padded") return PackMode::padded;
-  fail("unknown packing '{}'; known are packed, whole, padded", name);
+  fail("unknown packing '{}'; known are auto, packed, whole, padded", name);
+}
+
+std::string_view pack_mode_name(PackMode mode) {
+  switch (mode) {
+    case PackMode::packed:
+      return "packed";
+    case PackMode::whole:
+      return "whole";
+    default:
+      return "padded";
+  }
 }
 
 Packing::Packing(std::vector<PackUnit> units, PackMode mode, int64_t slot_tokens, bool paired,
@@ -172,6 +183,15 @@ std::vector<Stretch> Packing::slot(int64_t number, int64_t index, int64_t* in_or
   const int64_t slot = e->slots.empty() ? index : at(e->slots, index);
   if (in_order != nullptr) *in_order = slot;
   return packed_ ? stream_slot(*e, slot) : bin_slot(*e, slot);
+}
+
+int64_t Packing::split_units(int64_t epoch) const {
+  std::vector<int64_t> cut;  // documents that go on after a slot's end
+  for (int64_t i = 0; i < slots_; ++i)
+    for (const Stretch& run : slot(epoch, i))
+      if (run.end < run.unit_end) cut.push_back(run.document);
+  std::sort(cut.begin(), cut.end());
+  return std::unique(cut.begin(), cut.end()) - cut.begin();
 }
 
 std::vector<Stretch> Packing::stream_slot(const Epoch& e, int64_t index) const {

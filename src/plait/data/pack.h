@@ -28,6 +28,7 @@ namespace plait {
 
 enum class PackMode { packed, whole, padded };
 PackMode parse_pack_mode(const std::string& name);
+std::string_view pack_mode_name(PackMode mode);
 
 // Tokens [begin, end) of the store, of one document; not empty. Pairs: two units each.
 struct PackUnit {
@@ -56,6 +57,7 @@ class Packing {
   int64_t slots() const { return slots_; }  // of an epoch
   int64_t tokens() const { return tokens_; }
   const std::vector<PackUnit>& units() const { return units_; }
+  int64_t split_units(int64_t epoch) const;  // that go on in another slot
   // `index` is below slots(). `in_order` gives the number of the slot before they are shuffled.
   std::vector<Stretch> slot(int64_t epoch, int64_t index, int64_t* in_order = nullptr) const;
 

@@ -17,6 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr size_t kLookedAt = 1 << 16;
 constexpr int kMaxDepth = 64;
 constexpr size_t kMaxMembers = 1 << 16;
 constexpr size_t kMaxFiles = 1 << 20;
@@ -59,7 +60,7 @@ bool has_ending(std::string path, std::initializer_list<std::string_view> ending
                      [&](std::string_view e) { return path.ends_with(e); });
 }
 
-// The first line that is not blank, at most; nullopt: none. Binary files have long lines.
+// The first line that is not blank; nullopt: none.
 std::optional<std::pair<std::string, int64_t>> first_line(const std::string& path) {
   LineReader lines(path);
   for (std::string line; lines.next(line);)
@@ -76,37 +77,127 @@ std::optional<Shape> shape_of_line(const std::string& line) {
   }
 }
 
-// Does the file open like JSON lines? Reads little of it, whatever it is.
-bool opens_as_json(const std::string& path) {
-  ByteStream bytes(path);
-  std::string start(4096, ' ');
-  start.resize(bytes.read(start.data(), start.size()));
-  const size_t at = start.find_first_not_of("\xef\xbb\xbf \t\r\n");
-  return at != std::string::npos && start[at] == '{';
-}
+// What a file holds, as far as its name and its beginning tell.
+struct Kind {
+  enum What { text, jsonl, json, megatron, binary } what = text;
+  Shape shape = Shape::text;  // of jsonl
+  bool named = false;         // told from the name
+  bool operator==(const Kind& o) const { return what == o.what && shape == o.shape; }
 
-void detect(SourceFiles& files, const std::string& format) {
-  const std::string& first = files.paths.front();
-  bool jsonl = format == "jsonl";
-  std::string how = "as asked";
-  if (format == "auto") {
-    jsonl = has_ending(first, {".jsonl", ".ndjson", ".json"});
-    how = jsonl ? "from its name" : "from its first line";
-    if (!jsonl && opens_as_json(first))
-      if (const auto line = first_line(first)) jsonl = shape_of_line(line->first).has_value();
-  }
-  files.format = jsonl ? Format::jsonl : Format::text;
-  if (jsonl) {
-    const auto line = first_line(first);
-    if (!line) fail("'{}': no records, only blank lines", first);
-    try {
-      files.shape = shape_of(parse_record(line->first));
-    } catch (const Error& e) {
-      fail("{}:{}: {}", first, line->second, e.what());
+  std::string name() const {
+    switch (what) {
+      case text:
+        return "text";
+      case jsonl:
+        return fmt::format("jsonl ({})", shape_name(shape));
+      case json:
+        return "JSON, but no JSON lines";
+      case megatron:
+        return "Megatron's";
+      default:
+        return "binary, no text";
     }
   }
-  files.detected = jsonl ? fmt::format("jsonl ({}), {}", shape_name(files.shape), how)
-                         : fmt::format("text, {}", how);
+};
+
+std::string beginning(const std::string& path) {
+  ByteStream bytes(path);
+  std::string start(kLookedAt, ' ');
+  size_t n = 0;
+  while (n < start.size()) {
+    const size_t more = bytes.read(start.data() + n, start.size() - n);
+    if (more == 0) break;
+    n += more;
+  }
+  start.resize(n);
+  return start;
+}
+
+// The shape of the first record. Throws Error naming the line.
+Shape first_shape(const std::string& path, bool skip_bad_lines) {
+  LineReader lines(path);
+  std::string bad;
+  for (std::string line; lines.next(line);) {
+    if (is_blank(line)) continue;
+    try {
+      return shape_of(parse_record(line));
+    } catch (const Error& e) {
+      if (bad.empty()) bad = fmt::format("{}:{}: {}", path, lines.number(), e.what());
+      if (!skip_bad_lines) break;
+    }
+  }
+  if (bad.empty()) fail("'{}': no records, only blank lines", path);
+  fail("{}; each line of a file of JSON lines is a whole record", bad);
+}
+
+bool is_part_of_pair(const std::string& path) {
+  const std::string prefix = megatron_prefix(path);
+  return prefix != path && file_exists(prefix + ".idx") && file_exists(prefix + ".bin");
+}
+
+// `strict`: whatever is wrong with a file of this name is thrown, not told as a kind of its own.
+Kind kind_of(const std::string& path, bool skip_bad_lines, bool strict) {
+  if (is_part_of_pair(path)) return {Kind::megatron};
+  if (has_ending(path, {".jsonl", ".ndjson"}))
+    return {Kind::jsonl, first_shape(path, skip_bad_lines), true};
+  if (has_ending(path, {".json"})) {
+    try {
+      return {Kind::jsonl, first_shape(path, skip_bad_lines), true};
+    } catch (const Error&) {
+      if (strict) throw;
+      return {Kind::json};
+    }
+  }
+  const std::string start = beginning(path);
+  if (const size_t at = start.find('\0'); at != std::string::npos) {
+    if (strict)
+      fail(
+          "'{}' is no text: byte {} is 0; convert text of another encoding to UTF-8, or have it "
+          "read as it is with --format text",
+          path, at);
+    return {Kind::binary};
+  }
+  const size_t at = start.find_first_not_of("\xef\xbb\xbf \t\r\n");
+  if (at != std::string::npos && start[at] == '{')
+    if (const auto line = first_line(path))
+      if (const auto shape = shape_of_line(line->first)) return {Kind::jsonl, *shape};
+  return {Kind::text};
+}
+
+// One kind for all files; files of several kinds are refused, with one of each.
+Kind kind_of_all(const SourceFiles& files, bool skip_bad_lines) {
+  const size_t n = files.paths.size();
+  const Kind first = kind_of(files.paths[0], skip_bad_lines, n == 1);
+  for (size_t i = 1; i < n; ++i) {
+    const Kind other = kind_of(files.paths[i], skip_bad_lines, false);
+    if (first == other) continue;
+    fail(
+        "'{}' holds files of different formats: '{}' is {}, '{}' is {}; name the files to learn "
+        "from, or a pattern like '*.jsonl', or read all of them alike with --format text or jsonl",
+        files.root, files.name(0), first.name(), files.name(i), other.name());
+  }
+  if (first.what == Kind::megatron)
+    fail("'{}' holds Megatron's files; name them one by one: '{}'", files.root,
+         megatron_prefix(files.paths[0]));
+  if (first.what == Kind::json || first.what == Kind::binary)
+    kind_of(files.paths[0], skip_bad_lines, true);  // says why
+  return first;
+}
+
+void detect(SourceFiles& files, const std::string& format, bool skip_bad_lines) {
+  if (format == "auto") {
+    const Kind kind = kind_of_all(files, skip_bad_lines);
+    files.format = kind.what == Kind::jsonl ? Format::jsonl : Format::text;
+    files.shape = kind.shape;
+    files.detected =
+        fmt::format("{}, from its {}", kind.name(), kind.named ? "name" : "first line");
+    return;
+  }
+  files.format = format == "jsonl" ? Format::jsonl : Format::text;
+  if (files.format == Format::jsonl) files.shape = first_shape(files.paths[0], skip_bad_lines);
+  files.detected = files.format == Format::jsonl
+                       ? fmt::format("jsonl ({}), as asked", shape_name(files.shape))
+                       : "text, as asked";
 }
 
 void drop_empty(SourceFiles& files) {
@@ -153,7 +244,7 @@ std::string SourceFiles::name(size_t file) const {
   return is_folder(root) ? path.lexically_relative(root).string() : path.filename().string();
 }
 
-SourceFiles find_files(const DataSource& source) {
+SourceFiles find_files(const DataSource& source, bool skip_bad_lines) {
   SourceFiles files;
   const std::string& path = source.path;
   files.root = path;
@@ -181,7 +272,7 @@ SourceFiles find_files(const DataSource& source) {
     fail("'{}': {}", path, is_folder(path) ? "a folder without files" : "nothing has such a name");
   std::sort(files.paths.begin(), files.paths.end());
   drop_empty(files);
-  detect(files, source.format);
+  detect(files, source.format, skip_bad_lines);
   return files;
 }
 

@@ -21,9 +21,12 @@ struct SourceFiles {
   std::string name(size_t file) const;  // of a file, as seen from the root
 };
 
-// Throws Error when there is nothing, when a file cannot be read or is empty (other than one of
-// several), when the files differ in format or shape.
-SourceFiles find_files(const DataSource& source);
+// Each file's format is told from its own name and beginning. Throws Error when there is nothing,
+// when a file cannot be read or is empty (other than one of several), when it is neither text nor
+// data (a zero byte near its beginning), and when the files differ in format or shape. A file that
+// is named as JSON lines is never taken for text: its first line is a record or an error, unless
+// bad lines are skipped.
+SourceFiles find_files(const DataSource& source, bool skip_bad_lines = false);
 
 // A line of a file of JSON lines. Throws Error: no UTF-8, no JSON.
 Json parse_record(const std::string& line);

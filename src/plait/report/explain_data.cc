@@ -25,6 +25,12 @@ std::string losses(const SourceReport& r) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
+std::string packing_words(const std::string& packing) {
+  if (packing == "packed") return "packed end to end; ";
+  if (packing == "whole") return "packed whole; ";
+  return packing == "padded" ? "one document in a slot; " : "";
+}
+
 }  // namespace
 
 std::string explain_data(const DataReport& report) {
@@ -40,9 +46,9 @@ std::string explain_data(const DataReport& report) {
   for (const auto* list : {&report.training, &report.validation})
     for (const SourceReport& r : *list) {
       const std::string lost = losses(r);
-      text += paragraph(
-          fmt::format("{}: {}; {}{}{}", r.path, r.format, r.cache, lost.empty() ? "" : "; ", lost),
-          "  ");
+      text += paragraph(fmt::format("{}: {}; {}{}{}{}", r.path, r.format, packing_words(r.packing),
+                                    r.cache, lost.empty() ? "" : "; ", lost),
+                        "  ");
     }
   for (const std::string& note : report.notes) text += paragraph("note: " + note, "  ");
   return text;
