@@ -30,6 +30,9 @@ Executor::Executor(const Programs& programs, int rank, Transport& transport, con
       options_(options),
       arena_(device.allocate(program_.arena_bytes)) {
   for (const Buffer& b : program_.buffers) {
+    PLAIT_CHECK(b.offset >= 0 && b.bytes >= 0 && b.bytes <= program_.arena_bytes - b.offset,
+                "buffer '{}' of {} bytes at {} lies beyond the arena of {}", b.name, b.bytes,
+                b.offset, program_.arena_bytes);
     if (!b.state) continue;
     live_bytes_ += b.bytes;
     std::memset(arena_ + b.offset, 0, static_cast<size_t>(b.bytes));
