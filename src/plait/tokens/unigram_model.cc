@@ -26,7 +26,8 @@ double as_the_library_reads(double x) {
   char* const begin = text.data();
   const char* const end =
       std::to_chars(begin, begin + text.size(), std::abs(x), std::chars_format::scientific).ptr;
-  const char* const e = std::find<const char*>(begin, end, 'e');  // "d.ddde-dd": as few digits as name `x`
+  const char* const e =
+      std::find<const char*>(begin, end, 'e');  // "d.ddde-dd": as few digits as name `x`
   uint64_t digits = 0;
   for (const char* c = begin; c != e; ++c)
     if (*c != '.') digits = 10 * digits + static_cast<uint64_t>(*c - '0');
