@@ -7,6 +7,13 @@
 
 namespace plait {
 
+// config.json of a model that trains in a second, on bytes.
+inline constexpr const char* kTinyLlama =
+    R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+ "vocab_size": 256, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+ "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
+ "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "hidden_act": "silu"})";
+
 struct CommandResult {
   int exit_code = 0;  // 128 + signal when it was killed
   std::string out;    // standard output and error together

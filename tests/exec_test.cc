@@ -126,6 +126,21 @@ TEST(Exec, AHangIsBrokenAndNamed) {
   EXPECT_NE(message.find("action 1 'recv b1 from"), std::string::npos) << message;
 }
 
+// Nobody verified these programs, so ranks look themselves before they write.
+TEST(Exec, ABufferBeyondTheArenaIsRefused) {
+  const Scene s;
+  Programs programs = lower(s.model, s.plan, harness_options()).programs;
+  Program& first = programs.ranks[0];
+  const auto buffer = std::find_if(first.buffers.begin(), first.buffers.end(),
+                                   [](const Buffer& b) { return !b.state && b.bytes > 0; });
+  ASSERT_NE(buffer, first.buffers.end());
+  buffer->offset = first.arena_bytes - buffer->bytes + 1;
+  SessionOptions options;
+  options.trust = true;
+  const std::string message = message_of([&] { Session(programs, options); });
+  EXPECT_NE(message.find("beyond the arena"), std::string::npos) << message;
+}
+
 TEST(Exec, StatesAreCheckedWhenSet) {
   const Scene s;
   Session session(lower(s.model, s.plan, harness_options()).programs, {});

@@ -20,18 +20,13 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kConfig = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
- "vocab_size": 256, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
- "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
- "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "hidden_act": "silu"})";
-
 // The base has seen words in no order; the examples pair each with another.
 class Finetune : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new std::string(path_beside(testing::TempDir() + "finetune"));
     fs::create_directories(in("config"));
-    write_text(in("config/config.json"), kConfig);
+    write_text(in("config/config.json"), kTinyLlama);
     write_text(in("plan.toml"),
                "mesh = ['dp=2', 'tp=2']\nmicrobatches = 2\n[split]\nT = 'dp'\nH = 'tp'\n"
                "G = 'tp'\nF = 'tp'\nV = 'tp'\n");

@@ -20,11 +20,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::HasSubstr;
 
-constexpr const char* kConfig = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
- "vocab_size": 256, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
- "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
- "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "hidden_act": "silu"})";
-
 class TrainCommandTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -41,7 +36,7 @@ class TrainCommandTest : public testing::Test {
                    .dump() +
                "\n";
     fs::create_directories(in("config"));
-    write_text(in("config/config.json"), kConfig);
+    write_text(in("config/config.json"), kTinyLlama);
     write_text(in("text.txt"), text);
     write_text(in("pairs.jsonl"), pairs);
   }

@@ -16,10 +16,10 @@ Strided block_in(std::byte* outer_data, const Box& outer, const Box& inner, int6
     if (d > dim) run *= outer.size[d];
   }
   for (size_t d = 0; d < outer.size.size(); ++d)
-    PLAIT_CHECK(inner.begin[d] >= outer.begin[d] &&
-                    inner.begin[d] + inner.size[d] <= outer.begin[d] + outer.size[d],
-                "a block of {} from {} beyond {} from {}", inner.size[d], inner.begin[d],
-                outer.size[d], outer.begin[d]);
+    if (inner.begin[d] < outer.begin[d] ||
+        inner.begin[d] + inner.size[d] > outer.begin[d] + outer.size[d])
+      fail("a block of {} from {} lies beyond {} from {}", inner.size[d], inner.begin[d],
+           outer.size[d], outer.begin[d]);
   if (outer.size.empty()) return {outer_data, 1, element_bytes, element_bytes};
   return {outer_data + (inner.begin[dim] - outer.begin[dim]) * run, rows, inner.size[dim] * run,
           outer.size[dim] * run};

@@ -28,19 +28,19 @@ Executor::Executor(const Programs& programs, int rank, Transport& transport, con
       transport_(transport),
       device_(device),
       options_(options),
-      arena_(device.allocate(program_.arena_bytes)) {
+      arena_(device.allocate(program_.arena_bytes), device.release) {
   for (const Buffer& b : program_.buffers) {
-    PLAIT_CHECK(b.offset >= 0 && b.bytes >= 0 && b.bytes <= program_.arena_bytes - b.offset,
-                "buffer '{}' of {} bytes at {} lies beyond the arena of {}", b.name, b.bytes,
-                b.offset, program_.arena_bytes);
+    if (b.offset < 0 || b.bytes < 0 || b.bytes > program_.arena_bytes - b.offset)
+      fail("buffer '{}' of {} bytes at {} lies beyond the arena of {}; verify() says why", b.name,
+           b.bytes, b.offset, program_.arena_bytes);
     if (!b.state) continue;
     live_bytes_ += b.bytes;
-    std::memset(arena_ + b.offset, 0, static_cast<size_t>(b.bytes));
+    std::memset(arena_.get() + b.offset, 0, static_cast<size_t>(b.bytes));
   }
   for (const Action& a : program_.actions) prepared_.push_back(prepare(a));
 }
 
-Executor::~Executor() { device_.release(arena_); }
+Executor::~Executor() = default;
 
 TensorView Executor::view(BufferId id) {
   const Buffer& b = buffer(id);

@@ -25,8 +25,8 @@ class Executor {
   void check_states() const;
   const ResultDigests& digests() const { return digests_; }  // of the last step, if watched
 
-  std::byte* data(BufferId id) { return arena_ + buffer(id).offset; }
-  const std::byte* data(BufferId id) const { return arena_ + buffer(id).offset; }
+  std::byte* data(BufferId id) { return arena_.get() + buffer(id).offset; }
+  const std::byte* data(BufferId id) const { return arena_.get() + buffer(id).offset; }
   const RankCounters& counters() const { return counters_; }
 
  private:
@@ -57,7 +57,7 @@ class Executor {
   Transport& transport_;
   const Device& device_;
   const SessionOptions options_;
-  std::byte* arena_ = nullptr;
+  std::unique_ptr<std::byte, void (*)(std::byte*)> arena_;  // also when the constructor throws
   std::vector<Prepared> prepared_;
   int64_t live_bytes_ = 0;
   RankCounters counters_;
