@@ -40,8 +40,6 @@ Executor::Executor(const Programs& programs, int rank, Transport& transport, con
   for (const Action& a : program_.actions) prepared_.push_back(prepare(a));
 }
 
-Executor::~Executor() = default;
-
 TensorView Executor::view(BufferId id) {
   const Buffer& b = buffer(id);
   const Box box = shard(b.type, b.placement, programs_.mesh, rank_);

@@ -2,6 +2,8 @@
 // kernels, views and blocks are prepared when it is made, and a step allocates nothing.
 #pragma once
 
+#include <memory>
+
 #include "plait/comm/collectives.h"
 #include "plait/exec/session.h"
 #include "plait/exec/watch.h"
@@ -13,7 +15,6 @@ class Executor {
  public:
   Executor(const Programs& programs, int rank, Transport& transport, const Device& device,
            const SessionOptions& options);
-  ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
