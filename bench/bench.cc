@@ -27,7 +27,7 @@ Call::Call(std::string_view op, Attrs attrs, const std::vector<TensorType>& in)
       in_.back().as<float>()[i] = static_cast<float>(2 * uniform(1, Stream::test, next++) - 1);
   }
   for (const TensorType& t : infer_types(op_, attrs_, in)) out_.push_back(memory(t));
-  const int64_t bytes = op_.workspace == nullptr ? 0 : op_.workspace(attrs_, in);
+  const int64_t bytes = op_.workspace == nullptr ? 0 : op_.workspace(attrs_, in, 1);
   workspace_.resize(static_cast<size_t>(bytes / 8 + 8));
   flops_ = static_cast<double>(op_.flops(attrs_, in));
 }

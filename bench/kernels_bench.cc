@@ -14,7 +14,7 @@ namespace {
 constexpr bool kFast = true, kReference = false;
 
 void time_call(benchmark::State& state, Call& call, bool fast) {
-  cpu_device().set_threads(1);
+  cpu_device().start_team({1, -1});
   const Kernel kernel = fast ? cpu_device().kernel(call.op(), Dtype::f32) : call.op().reference.f32;
   for (auto _ : state) call.run(kernel);
   state.counters["FLOP"] = benchmark::Counter(

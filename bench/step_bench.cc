@@ -23,9 +23,9 @@ void training_step(benchmark::State& state, const char* plan_text, int threads_p
   const Model model = load_model("llama-demo", {2, 128}, Head::loss);
   const Plan plan = parse_plan(plan_text, "bench");
   const Batch batch = random_batch(model, 1);
-  SessionOptions options;
-  options.threads_per_rank = threads_per_rank;
-  Session session(lower(model, plan).programs, options);
+  LowerOptions options;
+  options.threads = threads_per_rank;
+  Session session(lower(model, plan, options).programs, {});
   session.set_states("param/", initial_parameters(model, 1));
   session.step(batch);  // warms caches, and oneDNN's
   const auto begin = std::chrono::steady_clock::now();

@@ -282,7 +282,6 @@ struct Run {
 Run two_steps(const Programs& programs, Truth truth, double* worst) {
   SessionOptions options;
   options.poison = true;
-  options.threads_per_rank = 1;
   options.limit_seconds = 10;
   Session session(programs, options);
   session.set_states("param/", truth.parameters);
@@ -331,7 +330,6 @@ CaseResult run_f64(const Case& c) {
 HostTensors f32_gradients(const Model& model, const Plan& plan, const Truth& truth) {
   SessionOptions options;
   options.poison = true;
-  options.threads_per_rank = 1;
   Session session(lower(model, plan, harness_options()).programs, options);
   HostTensors parameters;
   for (const auto& [name, t] : truth.parameters) parameters[name] = convert(t, Dtype::f32);

@@ -313,7 +313,6 @@ void plant_mutants(const Case& c, int most, MutantTally& tally) {
   const std::vector<Event> events = find_events(programs);
   SessionOptions options;
   options.poison = true;
-  options.threads_per_rank = 1;
   options.limit_seconds = 0.5;
   options.trust = true;
   for (int n = 0; n < most; ++n) {

@@ -39,7 +39,7 @@ void run_node(const Graph& graph, const Node& node, Values& values) {
     values[v] = zeros(graph.type(v));
     out.push_back(view(values[v]));
   }
-  const int64_t bytes = op.workspace == nullptr ? 0 : op.workspace(node.attrs, types);
+  const int64_t bytes = op.workspace == nullptr ? 0 : op.workspace(node.attrs, types, 1);
   std::vector<double> workspace(static_cast<size_t>(bytes / 8 + 8));
   KernelArgs args{&node.attrs, in, out, workspace.data()};
   (out[0].dtype == Dtype::f64 ? op.reference.f64 : op.reference.f32)(args);

@@ -144,6 +144,7 @@ void Executor::run(const Action& a, Prepared& p, const Batch& batch) {
       args.in = p.in;
       args.out = p.out;
       args.workspace = a.workspace == kNone ? nullptr : data(a.workspace);
+      args.threads = programs_.threads;
       p.kernel(args);
       return;
     }

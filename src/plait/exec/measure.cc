@@ -65,7 +65,8 @@ std::map<std::string, Call> distinct_calls(const Programs& programs) {
 // Tensors of one call in memory of their own, filled with harmless numbers.
 class Operands {
  public:
-  Operands(const Call& call, const Device& device) : device_(device) {
+  Operands(const Call& call, const Device& device, int threads)
+      : device_(device), threads_(threads) {
     for (const BufferId b : call.action->in) in_.push_back(make(call.program->buffer(b)));
     for (const BufferId b : call.action->out) out_.push_back(make(call.program->buffer(b)));
     if (call.action->workspace != kNone)
@@ -76,7 +77,7 @@ class Operands {
   }
   Operands(const Operands&) = delete;
   Operands& operator=(const Operands&) = delete;
-  KernelArgs args(const Attrs& attrs) const { return {&attrs, in_, out_, workspace_}; }
+  KernelArgs args(const Attrs& attrs) const { return {&attrs, in_, out_, workspace_, threads_}; }
 
  private:
   TensorView make(const Buffer& b) {
@@ -105,11 +106,12 @@ class Operands {
   std::vector<std::byte*> memory_;
   std::vector<TensorView> in_, out_;
   void* workspace_ = nullptr;
+  int threads_;
 };
 
 // Best of a few calls; one call only if it is long.
-double time_call(const Call& call, const Device& device) {
-  const Operands operands(call, device);
+double time_call(const Call& call, const Device& device, int threads) {
+  const Operands operands(call, device, threads);
   const Kernel kernel = device.kernel(find_op(call.action->name),
                                       call.program->buffer(call.action->out[0]).type.dtype);
   const KernelArgs args = operands.args(call.action->attrs);
@@ -144,13 +146,13 @@ std::vector<Call*> by_work(std::map<std::string, Call>& calls) {
 StepEstimate measure_step(const Programs& programs, double budget_seconds, const Device& device) {
   std::map<std::string, Call> calls = distinct_calls(programs);
   StepEstimate e;
-  device.set_threads(1);
+  device.start_team({programs.threads, -1});
   const auto begin = Clock::now();
   double timed_seconds = 0, timed_flops = 0;
   e.calls = static_cast<int64_t>(calls.size());
   for (Call* call : by_work(calls)) {
     if (call->bytes > kMostBytes || since(begin) > budget_seconds) continue;
-    call->seconds = time_call(*call, device);
+    call->seconds = time_call(*call, device, programs.threads);
     timed_seconds += call->seconds;
     timed_flops += static_cast<double>(call->flops);
     ++e.timed;

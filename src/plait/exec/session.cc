@@ -17,10 +17,10 @@ namespace {
 // One thread per rank, kept between steps; run() hands all of them the same job.
 class RankThreads {
  public:
-  RankThreads(int ranks, const std::function<void()>& at_start) {
+  RankThreads(int ranks, const std::function<void(int)>& at_start) {
     for (int r = 0; r < ranks; ++r)
       threads_.emplace_back([this, r, at_start] {
-        at_start();
+        at_start(r);
         work(r);
       });
   }
@@ -96,10 +96,11 @@ struct Session::Impl {
     for (int r = 0; r < n; ++r)
       ranks.push_back(
           std::make_unique<Executor>(programs, r, world.transport(r), cpu_device(), options));
-    if (o.threads_per_rank < 1)
-      fail("{} compute threads per rank; needs 1 or more", o.threads_per_rank);
-    threads = std::make_unique<RankThreads>(
-        n, [compute = o.threads_per_rank] { cpu_device().set_threads(compute); });
+    const int compute = programs.threads;
+    const bool pin = o.pin && n * compute <= static_cast<int>(std::thread::hardware_concurrency());
+    threads = std::make_unique<RankThreads>(n, [compute, pin](int rank) {
+      cpu_device().start_team({compute, pin ? rank * compute : -1});
+    });
   }
 
   // Calls f(rank, buffer id, buffer) for every state with the prefix.

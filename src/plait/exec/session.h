@@ -27,7 +27,7 @@ struct Batch {
 };
 
 struct SessionOptions {
-  int threads_per_rank = 1;    // compute threads of each rank, inside its kernels
+  bool pin = false;            // bind compute threads to cores, where there is one for each
   bool poison = false;         // fill memory with NaN when it is allocated and released
   double limit_seconds = 300;  // without any message a waiting rank calls it a hang
   bool trust = false;          // run without verifying; for tests that plant faults

@@ -66,6 +66,7 @@ struct KernelArgs {
   std::span<const TensorView> in;
   std::span<const TensorView> out;
   void* workspace = nullptr;
+  int threads = 1;  // the rank's compute threads; fixed for a run
 };
 using Kernel = void (*)(const KernelArgs&);
 
@@ -121,8 +122,9 @@ struct OpDef {
   std::string_view no_grad;  // why there is none
   // Arithmetic operations of one call on (local) types; exp, log, sqrt, tanh, erf count as one.
   int64_t (*flops)(const Attrs&, const std::vector<TensorType>&) = nullptr;
-  // Scratch bytes of one call on local types.
-  int64_t (*workspace)(const Attrs&, const std::vector<TensorType>&) = nullptr;
+  // Scratch bytes of one call on local types by `threads` compute threads: enough for the reference
+  // and for every fast kernel.
+  int64_t (*workspace)(const Attrs&, const std::vector<TensorType>&, int threads) = nullptr;
   Reference reference;
   std::vector<OpSample> (*samples)() = nullptr;
   // |fast - reference| <= fast_error x epsilon x sum of |contributions|, for kernels/.

@@ -7,6 +7,13 @@
 
 namespace plait {
 
+// The compute threads of one rank. They are pinned to consecutive cores of those the process may
+// use; with more threads than cores they are not, and idle ones sleep.
+struct Team {
+  int threads = 1;
+  int first_core = -1;  // negative: not pinned
+};
+
 struct Device {
   const char* name;
   std::byte* (*allocate)(int64_t bytes);  // 64-byte aligned; throws Error when there is no memory
@@ -14,8 +21,8 @@ struct Device {
   void (*copy)(std::byte* to, const std::byte* from, int64_t bytes);
   // The fastest kernel for an op, or its plain reference. Same arguments, same workspace.
   Kernel (*kernel)(const OpDef& op, Dtype dtype);
-  // Compute threads of the calling rank, for kernels that use several.
-  void (*set_threads)(int threads);
+  // Makes the calling thread the first of a rank's team of compute threads.
+  void (*start_team)(const Team& team);
 };
 
 const Device& cpu_device();

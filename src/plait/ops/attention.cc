@@ -201,7 +201,7 @@ int64_t grad_flops(const Attrs& attrs, const Types& in) {
 }
 
 // A row of scores here; two tiles of one slot for fast kernels.
-int64_t workspace(const Attrs&, const Types& in) {
+int64_t workspace(const Attrs&, const Types& in, int) {
   const int64_t tile = checked_mul(slot_tokens(in), slot_tokens(in));
   return dtype_bytes(in[0].dtype, std::max(in[0].dims[0].size, checked_mul(2, tile)));
 }

@@ -91,7 +91,7 @@ void run(const OpDef& op, const Attrs& attrs, const Tensors& in, Tensors& out,
   if (share_storage)
     for (const auto& [result, operand] : op.in_place)
       out_views[result].data = in_views[operand].data;
-  const int64_t bytes = op.workspace == nullptr ? 0 : op.workspace(attrs, types);
+  const int64_t bytes = op.workspace == nullptr ? 0 : op.workspace(attrs, types, 1);
   std::vector<double> workspace(static_cast<size_t>(bytes) / 8 + 16, kNan);
   void* scratch = workspace.data();
   size_t space = workspace.size() * 8;

@@ -106,7 +106,7 @@ int64_t flops(const Attrs& attrs, const Types& in) {
   return checked_mul(s.slices, slice);
 }
 
-int64_t workspace(const Attrs&, const Types& in) {
+int64_t workspace(const Attrs&, const Types& in, int) {
   const Shape s = shape_of(in[0]);
   const int64_t elements =
       checked_add(checked_mul(2 * s.rows, s.columns), checked_mul(2 * s.small, s.small));

@@ -100,7 +100,7 @@ void RankEmitter::workspace(Action& a, const std::vector<BufferId>& in) {
   if (def.workspace == nullptr) return;
   std::vector<TensorType> local;
   for (BufferId b : in) local.push_back(program_.buffer(b).local);
-  const int64_t bytes = def.workspace(a.attrs, local);
+  const int64_t bytes = def.workspace(a.attrs, local, c_.options.threads);
   if (bytes == 0) return;
   const BufferId w =
       add("workspace", {Dtype::f64, {{"", (bytes + 7) / 8, 1}}}, replicated(1), c_.on(stage_));

@@ -385,6 +385,7 @@ Lowered lower(const Model& model, const Plan& plan, const LowerOptions& options)
   if (options.train && model.loss == kNone) fail("model '{}' has no loss to train on", model.name);
   if (options.train && model.trained_count() == 0)
     fail("model '{}': every parameter is frozen; needs one to train", model.name);
+  if (options.threads < 1) fail("{} compute threads per rank; needs 1 or more", options.threads);
   const std::string each = value_of_tokens(model);
   if (plan.microbatches > 1 && !each.empty())
     fail("model '{}' hands out {} for every token; needs microbatches = 1, found {}", model.name,
@@ -419,6 +420,7 @@ Lowered lower(const Model& model, const Plan& plan, const LowerOptions& options)
   Programs& programs = c.result.programs;
   programs.model = model.name;
   programs.mesh = plan.mesh;
+  programs.threads = options.threads;
   for (int rank = 0; rank < plan.mesh.ranks(); ++rank) {
     programs.ranks.push_back(emit_rank(c, rank));
     place_in_arena(programs.ranks.back());

@@ -19,6 +19,7 @@ namespace plait {
 struct LowerOptions {
   bool train = true;  // false: forward only, for evaluation and inference
   Optimizer optimizer;
+  int threads = 1;  // compute threads of each rank
   bool keep_gradients = false;  // states "grad/NAME" hold the reduced gradients of the last step
 };
 

@@ -9,7 +9,7 @@
 //
 // The text form prints deterministically and parses back:
 //
-//   programs "tiny" mesh "dp=2 tp=2" pipeline "" slots 2
+//   programs "tiny" mesh "dp=2 tp=2" pipeline "" slots 2 threads 1
 //   means "param/embed.weight" "1b2ff5d1c4a6a77e"
 //   rank 0 {
 //     buffer b0 "param/embed.weight" f32[V=67, D=32] [tp, -] at 0 state
@@ -97,6 +97,7 @@ struct Programs {
   std::string model;
   Mesh mesh;
   int channel_slots = 2;  // messages that fit between one rank and another before a send waits
+  int threads = 1;        // compute threads of each rank, inside its kernels
   Meaning meaning;        // that of the model on one rank; the verifier holds the ranks to it
   std::vector<Program> ranks;
 };

@@ -75,8 +75,9 @@ std::string print_action(const Program&, const Action& a) {
 
 std::string print_programs(const Programs& programs) {
   std::string s =
-      fmt::format("programs \"{}\" mesh \"{}\" pipeline \"{}\" slots {}\n", programs.model,
-                  to_string(programs.mesh), programs.mesh.pipeline_axis(), programs.channel_slots);
+      fmt::format("programs \"{}\" mesh \"{}\" pipeline \"{}\" slots {} threads {}\n",
+                  programs.model, to_string(programs.mesh), programs.mesh.pipeline_axis(),
+                  programs.channel_slots, programs.threads);
   for (const auto& [state, meaning] : programs.meaning)
     s += fmt::format("means \"{}\" \"{:016x}\"\n", state, meaning);
   for (size_t r = 0; r < programs.ranks.size(); ++r) {
@@ -117,6 +118,7 @@ class ProgramParser {
     programs_.mesh = mesh(axes, in_.word());
     in_.expect("slots");
     programs_.channel_slots = static_cast<int>(in_.integer(1, 1024));
+    if (in_.accept("threads")) programs_.threads = static_cast<int>(in_.integer(1, 4096));
     in_.end_line();
     while (in_.accept("means")) meaning();
     programs_.ranks.resize(static_cast<size_t>(programs_.mesh.ranks()));

@@ -158,7 +158,8 @@ void RankVerifier::check_op(const Action& a) {
   for (const auto& [result, operand] : op.in_place)
     if (a.out[result] != a.in[operand])
       error("works in place: result {} must be operand {}", result, operand);
-  const int64_t needed = op.workspace == nullptr ? 0 : op.workspace(a.attrs, local);
+  const int64_t needed =
+      op.workspace == nullptr ? 0 : op.workspace(a.attrs, local, programs_.threads);
   const int64_t have = a.workspace == kNone ? 0 : buffer(a.workspace).bytes;
   if (have < needed) error("has {} bytes of workspace, needs {}", have, needed);
 }

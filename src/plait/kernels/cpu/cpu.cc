@@ -3,9 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "plait/kernels/cpu/team.h"
 #include "plait/kernels/device.h"
-
-extern "C" void omp_set_num_threads(int threads);  // oneDNN's runtime; per calling thread
 
 namespace plait {
 
@@ -36,7 +35,7 @@ Kernel kernel(const OpDef& op, Dtype dtype) {
 }  // namespace
 
 const Device& cpu_device() {
-  static constexpr Device device{"cpu", allocate, release, copy, kernel, omp_set_num_threads};
+  static constexpr Device device{"cpu", allocate, release, copy, kernel, start_team};
   return device;
 }
 

@@ -10,7 +10,8 @@ namespace plait {
 
 struct FastKernel {
   std::string_view op;
-  Kernel f32;
+  Kernel f32 = nullptr;
+  Kernel bf16 = nullptr;  // operands that the op's rule calls wide are f32
 };
 
 std::span<const FastKernel> fast_kernels();

@@ -60,7 +60,8 @@ std::vector<std::vector<double>> run(const Call& c, Kernel kernel, Dtype dtype) 
   if (c.place.size > 0) in[0].begin[1] = c.place.begin, in[0].global[1] = c.place.size;
   for (const TensorType& t : results) out.push_back(view(t));
   std::vector<double> workspace(
-      c.op.workspace == nullptr ? 8 : static_cast<size_t>(c.op.workspace(c.attrs, types) / 8 + 8));
+      c.op.workspace == nullptr ? 8
+                                : static_cast<size_t>(c.op.workspace(c.attrs, types, 1) / 8 + 8));
   kernel({&c.attrs, in, out, workspace.data()});
   std::vector<std::vector<double>> found;
   for (const TensorView& v : out) {
