@@ -17,7 +17,8 @@ struct CommonOptions {
   int64_t slots = 2, slot_tokens = 128;
   std::string dtype;  // empty: as the model says
   std::string optimizer = "adamw";
-  int ranks = 0;  // size of the world; 0: what the plan says
+  int ranks = 0;    // size of the world; 0: what the plan says
+  int threads = 0;  // compute threads of each rank; 0: the cores shared out
 };
 // Checks of options, with short words. A whole number in decimal; a path that is not empty.
 CLI::Validator whole_number(int64_t least, int64_t most);
@@ -55,7 +56,7 @@ struct Compiled {
 };
 // Lowers and verifies; throws PlanRefused.
 Compiled compile(const Model& model, const Plan& plan, int ranks, const LowerOptions& options);
-LowerOptions lower_options(const CommonOptions& options);
+LowerOptions lower_options(const CommonOptions& options, const Plan& plan);
 
 // check_save_target, and a folder can be made beside it: asked before training.
 void check_can_save(const std::string& folder, const SaveOptions& options = {});

@@ -238,7 +238,8 @@ void TrainCommand::open() {
   open_model_and_data();
   plan_ = open_plan();
   set_steps();
-  lowering_ = lower_options(o_);
+  lowering_ = lower_options(o_, plan_);
+  o_.config.threads = lowering_.threads;
   for (const auto& [name, value] : o_.settings) set_setting(lowering_.optimizer, name, value);
   for (const std::string& pattern : o_.no_decay) {
     ParamGroup group;

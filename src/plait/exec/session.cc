@@ -124,6 +124,12 @@ const VerifyReport& Session::report() const { return impl_->report; }
 uint64_t Session::digest() const { return plait::digest(impl_->programs); }
 const std::vector<RankCounters>& Session::counters() const { return impl_->counters; }
 
+std::vector<std::vector<ActionTime>> Session::times() const {
+  std::vector<std::vector<ActionTime>> times;
+  for (const auto& executor : impl_->ranks) times.push_back(executor->times());
+  return times;
+}
+
 void Session::set_states(const std::string& prefix, const HostTensors& tensors) {
   std::map<std::string, bool> used;
   for (const auto& [name, tensor] : tensors) used[name] = false;

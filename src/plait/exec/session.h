@@ -39,6 +39,12 @@ struct SessionOptions {
 struct Watch {
   bool finite = false;
   bool replicas = false;
+  bool times = false;  // when each action ran
+};
+
+// When an action ran, in nanoseconds of one steady clock for all ranks.
+struct ActionTime {
+  int64_t begin = 0, end = 0;
 };
 
 // What a rank counted itself in the last step, to be held against the verifier's report.
@@ -75,6 +81,8 @@ class Session {
   //   try { session.step(batch); } catch (const NotFinite& e) { ... e.where.tensor ... }
   void watch(const Watch& what);
   const std::vector<RankCounters>& counters() const;
+  // Of the last step under a watch of times: by rank, parallel to the actions of its program.
+  std::vector<std::vector<ActionTime>> times() const;
 
  private:
   struct Impl;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "plait/base/half.h"
 #include "plait/program/verify.h"
 
 namespace plait {
@@ -41,7 +42,7 @@ std::optional<NotFinite::Where> find_not_finite(const Programs& programs, int ra
                                                 const std::byte* data) {
   if (!info(b.type.dtype).is_float) return {};
   const bool minus_infinity = may_be_minus_infinity(b.placement);
-  return dispatch_float(b.type.dtype, [&]<class T>() -> std::optional<NotFinite::Where> {
+  return dispatch_computed(b.type.dtype, [&]<class T>() -> std::optional<NotFinite::Where> {
     const T* values = reinterpret_cast<const T*>(data);
     for (int64_t i = 0, n = b.local.elements(); i < n; ++i) {
       const auto value = static_cast<double>(values[i]);

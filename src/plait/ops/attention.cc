@@ -166,7 +166,7 @@ void grad_check(const Attrs& attrs, const Types& in) {
 
 Types infer(const Attrs&, const Types& in) {
   const Extent heads{"", in[0].dims[1].units()};
-  return {in[0], {in[0].dtype, {in[0].dims[0], heads}}};
+  return {in[0], {wide(in[0].dtype), {in[0].dims[0], heads}}};
 }
 
 Types grad_infer(const Attrs&, const Types& in) { return {in[0], in[1], in[2]}; }
@@ -255,8 +255,8 @@ OpDef attention_op() {
   op.attributes = {"head_size", "window", "soft_cap", "scale"};
   op.summary = "causal attention inside each sequence";
   op.rule = fixed_rule<
-      "t ~h, t ~h, t ~h, t -> t ~h, t ~h |"
-      "t ~h, t g!, t g!, t -> t ~h, t ~h">;
+      "t ~h, t ~h, t ~h, t -> t ~h, ^t ~h |"
+      "t ~h, t g!, t g!, t -> t ~h, ^t ~h">;
   op.infer = infer;
   op.check = check;
   op.integer_operands = {3};
@@ -274,8 +274,8 @@ OpDef attention_grad_op() {
   op.attributes = {"head_size", "window", "soft_cap", "scale"};
   op.summary = "gradients of q, k and v from the saved o and lse";
   op.rule = fixed_rule<
-      "t ~h, t ~h, t ~h, t, t ~h, t ~h, t ~h -> t ~h, t ~h, t ~h |"
-      "t ~h, t g!, t g!, t, t ~h, t ~h, t ~h -> t ~h, t g!, t g!">;
+      "t ~h, t ~h, t ~h, t, t ~h, ^t ~h, t ~h -> t ~h, t ~h, t ~h |"
+      "t ~h, t g!, t g!, t, t ~h, ^t ~h, t ~h -> t ~h, t g!, t g!">;
   op.infer = grad_infer;
   op.check = grad_check;
   op.integer_operands = {3};

@@ -37,6 +37,7 @@ struct TrainConfig {
   LearningRate rate;
   uint64_t seed = 1;
   Optimizer optimizer;
+  int threads = 1;  // compute threads of each rank
 
   int64_t eval_every = 0;    // steps between validations; 0: none in run()
   int64_t eval_batches = 8;  // of one step's tokens each; 0: all there are

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "plait/ir/fused.h"
 #include "plait/kernels/cpu/team.h"
 #include "plait/kernels/device.h"
 
@@ -26,9 +27,12 @@ void copy(std::byte* to, const std::byte* from, int64_t bytes) {
 }
 
 Kernel kernel(const OpDef& op, Dtype dtype) {
-  if (dtype == Dtype::f32)
-    for (const FastKernel& fast : fast_kernels())
-      if (fast.op == op.name) return fast.f32;
+  for (const FastKernel& fast : fast_kernels()) {
+    if (fast.op != op.name) continue;
+    if (dtype == Dtype::f32 && fast.f32 != nullptr) return fast.f32;
+    if (dtype == Dtype::bf16 && fast.bf16 != nullptr) return fast.bf16;
+  }
+  if (op.expansion != nullptr || dtype == Dtype::bf16) return run_reference;
   return dtype == Dtype::f64 ? op.reference.f64 : op.reference.f32;
 }
 
