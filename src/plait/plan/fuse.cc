@@ -99,25 +99,27 @@ bool Fuser::try_node(const Expansion& e, size_t p, size_t n, Match& match) const
   return false;
 }
 
-// Lays the nodes that are left, each beside one that is laid already.
+// Lays the nodes that are left, each beside one that is laid already: the maker of a value, a
+// reader of one, or if there is none such, a reader of an operand.
 bool Fuser::grow(const Expansion& e, Match& match) const {
-  bool all = true;
-  for (size_t p = 0; p < e.nodes.size(); ++p) {
-    if (match.nodes[p] != kFree) continue;
-    all = false;
-    for (const size_t v : e.nodes[p].out)
-      if (match.values[v] != kNone) {
+  if (std::find(match.nodes.begin(), match.nodes.end(), kFree) == match.nodes.end())
+    return closed(e, match);
+  for (const bool by_operands : {false, true})
+    for (size_t p = 0; p < e.nodes.size(); ++p) {
+      if (match.nodes[p] != kFree) continue;
+      for (const size_t v : e.nodes[p].out) {
+        if (match.values[v] == kNone) continue;
         const size_t maker = maker_[index(match.values[v])];
         return maker != kFree && try_node(e, p, maker, match);
       }
-    for (const size_t v : e.nodes[p].in) {
-      if (match.values[v] == kNone || v < e.operands) continue;
-      for (const size_t n : readers_[index(match.values[v])])
-        if (try_node(e, p, n, match)) return true;
-      return false;
+      for (const size_t v : e.nodes[p].in) {
+        if (match.values[v] == kNone || (v < e.operands) != by_operands) continue;
+        for (const size_t n : readers_[index(match.values[v])])
+          if (try_node(e, p, n, match)) return true;
+        return false;
+      }
     }
-  }
-  return all && closed(e, match);
+  return false;
 }
 
 // Nothing inside is read outside, and operands are not made inside.
