@@ -6,7 +6,7 @@ namespace plait {
 
 std::span<const FastKernel> fast_kernels() {
   static constexpr std::array<FastKernel, 4> kernels = {{
-      {"matmul", fast_matmul},
+      {"matmul", fast_matmul, fast_matmul},
       {"attention", fast_attention},
       {"attention_grad", fast_attention_grad},
       {"orthogonalize", fast_orthogonalize},
