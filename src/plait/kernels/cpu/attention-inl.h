@@ -93,6 +93,16 @@ HWY_NOINLINE void copy_rows(int64_t rows, int64_t n, const A* from, int64_t ld, 
   for (int64_t i = 0; i < rows; ++i) scale_row(n, from + i * ld, 1, to + i * to_ld);
 }
 
+// Asks for rows of the next block while this one is computed with: the `part`th of `parts`.
+template <class T>
+HWY_INLINE void prefetch_rows(const T* rows, int64_t ld, int64_t count, int64_t size, int64_t part,
+                              int64_t parts) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t i = count * part / parts; i < count * (part + 1) / parts; ++i)
+    for (int64_t l = 0; l < size + kLine - 1; l += kLine)
+      __builtin_prefetch(rows + i * ld + std::min(l, size - 1), 0, 2);
+}
+
 // n = 11 in strips of 4, 4 and 3: even, because a short strip costs as much as a longer one.
 struct Strips {
   int64_t n, count;

@@ -72,8 +72,10 @@ class Forward {
     for (int64_t key = begin; key >= 0 && key + block > n_.first(begin); key -= block) {
       const int64_t key_end = std::min(key + block, end);
       pack_keys(token + key, key_end - key, g);
-      for (int64_t query = begin; query < end; query += kColumns)
+      for (int64_t query = begin; query < end; query += kColumns) {
         panel(key, key_end, query, std::min(kColumns, end - query), query - begin, key == begin);
+        if (key > 0) prefetch(token + key - block, block, g, query - begin, rows);
+      }
     }
     finish(token + begin, rows, h);
   }
@@ -86,6 +88,14 @@ class Forward {
     const int64_t at = token * n_.kv_width + g * n_.size;
     copy_rows(count, n_.size, k_ + at, n_.kv_width, keys_, n_.size);
     pack_b(count, n_.size, v_ + at, n_.kv_width, 1, values_);
+  }
+
+  // A part of the keys and values of a block, after the panel at `row` of `rows`.
+  void prefetch(int64_t token, int64_t count, int64_t g, int64_t row, int64_t rows) {
+    const int64_t at = token * n_.kv_width + g * n_.size;
+    const int64_t part = row / kColumns, parts = (rows + kColumns - 1) / kColumns;
+    prefetch_rows(k_ + at, n_.kv_width, count, n_.size, part, parts);
+    prefetch_rows(v_ + at, n_.kv_width, count, n_.size, part, parts);
   }
 
   void panel(int64_t key, int64_t key_end, int64_t query, int64_t queries, int64_t row,

@@ -85,6 +85,7 @@ class Backward {
       if (low >= high) continue;
       for (int64_t query = sub; query < end; query += kColumns)
         panel(t, sub, query, std::min(kColumns, end - query), low, high);
+      prefetch(t, sub - t.query);
       add_to_keys(t, sub, end, low, high);
     }
   }
@@ -97,6 +98,17 @@ class Backward {
     copy_rows(rows, n_.size, k_ + at, n_.kv_width, keys_, n_.size);
     copy_rows(rows, n_.size, v_ + at, n_.kv_width, values_, n_.size);
     pack_b(rows, n_.size, k_ + at, n_.kv_width, 1, key_panels_);
+  }
+
+  // A part of the keys and values before this tile's, which follow where a thread has a whole unit.
+  void prefetch(const Tile& t, int64_t row) {
+    const int64_t count = t.key_end - t.key;
+    if (t.key < count) return;
+    const int64_t at = (t.token + t.key - count) * n_.kv_width + t.g * n_.size;
+    const int64_t part = row / kAttentionSub;
+    const int64_t parts = (t.query_end - t.query + kAttentionSub - 1) / kAttentionSub;
+    prefetch_rows(k_ + at, n_.kv_width, count, n_.size, part, parts);
+    prefetch_rows(v_ + at, n_.kv_width, count, n_.size, part, parts);
   }
 
   // q and do of the block across (for scores) and in panels (for dk and dv), the latter for
