@@ -14,6 +14,8 @@
 // there are too few key/value heads for that, query heads alone: every rank holds k and v whole,
 // finds the head that it needs by its query heads' place in the whole, and its gradients of k and
 // v are terms of a sum.
+#include "plait/ops/attention.h"
+
 #include "plait/ops/ops.h"
 
 namespace plait {
@@ -200,10 +202,26 @@ int64_t grad_flops(const Attrs& attrs, const Types& in) {
   return operations(attrs, in, 10 * size + 6 + cap, 2 * size);
 }
 
-// A row of scores here; two tiles of one slot for fast kernels.
-int64_t workspace(const Attrs&, const Types& in, int) {
-  const int64_t tile = checked_mul(slot_tokens(in), slot_tokens(in));
-  return dtype_bytes(in[0].dtype, std::max(in[0].dims[0].size, checked_mul(2, tile)));
+// A row of scores for the reference; for fast kernels the borders of the sequences, and blocks for
+// each thread. Never a score for each pair of tokens.
+int64_t workspace_of(const Types& in, int threads, int64_t thread_bytes) {
+  const int64_t tokens = in[0].dims[0].size;
+  const int64_t borders = checked_add(checked_mul(tokens, 4), 1024);
+  return std::max(dtype_bytes(in[0].dtype, tokens),
+                  checked_add(borders, checked_mul(threads, thread_bytes)));
+}
+
+int64_t workspace(const Attrs& attrs, const Types& in, int threads) {
+  return workspace_of(in, threads, attention_thread_bytes(whole_attr(attrs, "head_size", 1)));
+}
+
+// With 16-bit tensors, dq, dk and dv of some heads in f32 too.
+int64_t grad_workspace(const Attrs& attrs, const Types& in, int threads) {
+  const int64_t size = whole_attr(attrs, "head_size", 1), tokens = in[0].dims[0].size;
+  const int64_t bytes = workspace_of(in, threads, attention_grad_thread_bytes(size));
+  if (dtype_bytes(in[0].dtype, 1) >= 4) return bytes;
+  const int64_t heads = attention_grad_heads(tokens, in[1].dims[1].size / size, threads);
+  return checked_add(bytes, checked_mul(checked_mul(12 * size, heads), tokens));
 }
 
 void grad(GradContext& g) {
@@ -281,7 +299,7 @@ OpDef attention_grad_op() {
   op.integer_operands = {3};
   op.no_grad = kIsGradient;
   op.flops = grad_flops;
-  op.workspace = workspace;
+  op.workspace = grad_workspace;
   op.reference = PLAIT_REFERENCE(grad_reference);
   op.samples = grad_samples;
   return op;

@@ -11,7 +11,9 @@ void sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const
 
 void fast_matmul(const KernelArgs& args);
 void fast_attention(const KernelArgs& args);
+void fast_attention_bf16(const KernelArgs& args);
 void fast_attention_grad(const KernelArgs& args);
+void fast_attention_grad_bf16(const KernelArgs& args);
 void fast_orthogonalize(const KernelArgs& args);
 
 }  // namespace plait
