@@ -1,16 +1,61 @@
-#include <array>
-
 #include "plait/kernels/cpu/kernels.h"
 
 namespace plait {
 
 std::span<const FastKernel> fast_kernels() {
-  static constexpr std::array<FastKernel, 4> kernels = {{
+  static constexpr FastKernel kernels[] = {
       {"matmul", fast_matmul},
       {"attention", fast_attention},
       {"attention_grad", fast_attention_grad},
       {"orthogonalize", fast_orthogonalize},
-  }};
+      {"add", fast_add, fast_add},
+      {"sub", fast_sub, fast_sub},
+      {"mul", fast_mul, fast_mul},
+      {"scale", fast_scale, fast_scale},
+      {"mul_scalar", fast_mul_scalar, fast_mul_scalar},
+      {"accumulate", fast_accumulate, fast_accumulate},
+      {"add_bias", fast_add_bias, fast_add_bias},
+      {"relu", fast_relu, fast_relu},
+      {"relu_grad", fast_relu_grad, fast_relu_grad},
+      {"squared_relu", fast_squared_relu, fast_squared_relu},
+      {"squared_relu_grad", fast_squared_relu_grad, fast_squared_relu_grad},
+      {"silu", fast_silu, fast_silu},
+      {"silu_grad", fast_silu_grad, fast_silu_grad},
+      {"gelu", fast_gelu, fast_gelu},
+      {"gelu_grad", fast_gelu_grad, fast_gelu_grad},
+      {"gelu_erf", fast_gelu_erf, fast_gelu_erf},
+      {"gelu_erf_grad", fast_gelu_erf_grad, fast_gelu_erf_grad},
+      {"gelu_quick", fast_gelu_quick, fast_gelu_quick},
+      {"gelu_quick_grad", fast_gelu_quick_grad, fast_gelu_quick_grad},
+      {"soft_cap", fast_soft_cap, fast_soft_cap},
+      {"soft_cap_grad", fast_soft_cap_grad, fast_soft_cap_grad},
+      {"sum_rows", fast_sum_rows, fast_sum_rows},
+      {"rms_norm", fast_rms_norm, fast_rms_norm},
+      {"rms_norm_grad_x", fast_rms_norm_grad_x, fast_rms_norm_grad_x},
+      {"rms_norm_grad_w", fast_rms_norm_grad_w, fast_rms_norm_grad_w},
+      {"layer_norm", fast_layer_norm, fast_layer_norm},
+      {"layer_norm_grad_x", fast_layer_norm_grad_x, fast_layer_norm_grad_x},
+      {"layer_norm_grad_w", fast_layer_norm_grad_w, fast_layer_norm_grad_w},
+      {"rope", fast_rope, fast_rope},
+      {"row_lse", fast_row_lse, fast_row_lse},
+      {"lse_grad", fast_lse_grad, fast_lse_grad},
+      {"pick", fast_pick, fast_pick},
+      {"pick_grad", fast_pick_grad, fast_pick_grad},
+      {"embedding", fast_embedding, fast_embedding},
+      {"embedding_grad", fast_embedding_grad, fast_embedding_grad},
+      {"dot", fast_dot, fast_dot},
+      {"sum_squares", fast_sum_squares, fast_sum_squares},
+      {"sum_along", fast_sum_along, fast_sum_along},
+      {"adamw", fast_adamw, fast_adamw},
+      {"sgd", fast_sgd, fast_sgd},
+      {"sgd_momentum", fast_sgd_momentum, fast_sgd_momentum},
+      {"adafactor_moment", fast_adafactor_moment, fast_adafactor_moment},
+      {"adafactor_direction", fast_adafactor_direction, fast_adafactor_direction},
+      {"adafactor_whole", fast_adafactor_whole, fast_adafactor_whole},
+      {"adafactor_step", fast_adafactor_step, fast_adafactor_step},
+      {"muon_momentum", fast_muon_momentum, fast_muon_momentum},
+      {"muon_step", fast_muon_step, fast_muon_step},
+  };
   return kernels;
 }
 
