@@ -77,6 +77,10 @@ OpDef embedding_grad_op() {
   op.integer_operands = {1};
   op.no_grad = kIsGradient;
   op.flops = [](const Attrs&, const Types& in) { return in[2].elements(); };
+  // Tokens in the order of their ids.
+  op.workspace = [](const Attrs&, const Types& in, int) {
+    return checked_mul(8, in[1].elements());
+  };
   op.reference = PLAIT_REFERENCE(grad_reference);
   op.samples = grad_samples;
   return op;

@@ -26,11 +26,17 @@ OpDef layer_norm_grad_x_add_op() {
   return op;
 }
 
+// That of the gradient alone, whose operands follow the sum.
+int64_t embedding_workspace(const Attrs& attrs, const Types& in, int threads) {
+  return find_op("embedding_grad").workspace(attrs, {in[1], in[2], in[3]}, threads);
+}
+
 OpDef embedding_grad_accumulate_op() {
   OpDef op = fused_op("embedding_grad_accumulate", "gradient of a table, added to a sum in place",
                       "s, table, tokens, dy -> sum: p = embedding_grad(table, tokens, dy); "
                       "sum = accumulate(s, p)");
   op.in_place = {{0, 0}};
+  op.workspace = embedding_workspace;
   op.samples = [] {
     const TensorType table{Dtype::f64, {{"V", 5}, kWidth}};
     OpSample s;

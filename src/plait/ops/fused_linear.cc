@@ -21,9 +21,7 @@ const Attrs kForward = {{"trans_b", 1}};
 // That of the product; operands x and w stand at `first`.
 template <size_t first>
 int64_t workspace(const Attrs& attrs, const Types& in, int threads) {
-  const OpDef& matmul = find_op("matmul");
-  if (matmul.workspace == nullptr) return 0;
-  return matmul.workspace(attrs, {in[first], in[first + 1]}, threads);
+  return find_op("matmul").workspace(attrs, {in[first], in[first + 1]}, threads);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // layer_norm: y = n w + b with n = (x - mean(x)) / sqrt(variance(x) + eps)
 //   x [T, D], w [D], b [D] -> [T, D]   (Ba et al., "Layer normalization", 2016)
 #include "plait/ops/ops.h"
+#include "plait/ops/row_blocks.h"
 
 namespace plait {
 namespace {
@@ -126,6 +127,9 @@ OpDef layer_norm_grad_w_op() {
   op.rule = fixed_rule<"t d!, t d! -> ^d!">;
   op.no_grad = kIsGradient;
   op.flops = flops<8, 5>;
+  op.workspace = [](const Attrs&, const Types& in, int) {
+    return row_blocks_bytes(in[0].dims[0].size, in[0].dims[1].size);
+  };
   op.reference = PLAIT_REFERENCE(grad_w_reference);
   op.samples = [] { return one_sample({rows(), rows()}, sample_attrs()); };
   return op;

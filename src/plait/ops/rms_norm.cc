@@ -4,6 +4,7 @@
 //   head_size  the mean is over each head of so many values, and w [head_size] serves all heads:
 //              x [T, H], w [K] -> [T, H]. Heads may then be split; w's gradient is a sum over them.
 #include "plait/ops/ops.h"
+#include "plait/ops/row_blocks.h"
 
 namespace plait {
 namespace {
@@ -122,6 +123,11 @@ void grad(GradContext& g) {
   g.add(1, g.emit("rms_norm_grad_w", operands, g.attrs())[0]);
 }
 
+int64_t grad_w_workspace(const Attrs& attrs, const Types& in, int) {
+  const int64_t width = by_head(attrs) ? whole_attr(attrs, "head_size", 1) : in[0].dims[1].size;
+  return row_blocks_bytes(width == 0 ? 0 : in[0].elements() / width, width);
+}
+
 // Calls with rows (x or dy) where `order` says x, a weight where it says w, and where it says s a
 // weight that gives its shape only, by heads.
 std::vector<OpSample> samples(std::string_view order) {
@@ -179,6 +185,7 @@ OpDef rms_norm_grad_w_op() {
   op.check = check<2>;
   op.no_grad = kIsGradient;
   op.flops = flops<5, 4, 0>;
+  op.workspace = grad_w_workspace;
   op.reference = PLAIT_REFERENCE(grad_w_reference);
   op.samples = [] { return samples("xxs"); };
   return op;

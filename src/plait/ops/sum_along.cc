@@ -2,6 +2,7 @@
 // dimension is gone in the result.
 //   x [R, C] -> [R] (dim 1) or [C] (dim 0)
 #include "plait/ops/ops.h"
+#include "plait/ops/row_blocks.h"
 
 namespace plait {
 namespace {
@@ -44,6 +45,14 @@ int64_t flops(const Attrs& attrs, const Types& in) {
   return checked_mul(attr(attrs, "power") == 2 ? 2 : 1, in[0].elements());
 }
 
+int64_t workspace(const Attrs& attrs, const Types& in, int) {
+  const auto dim = static_cast<size_t>(attr(attrs, "dim"));
+  int64_t behind = 1;
+  for (size_t d = dim + 1; d < in[0].dims.size(); ++d)
+    behind = checked_mul(behind, in[0].dims[d].size);
+  return row_blocks_bytes(in[0].dims[dim].size, behind);
+}
+
 std::vector<OpSample> samples() {
   std::vector<OpSample> all;
   const Extent a{"E", 3}, b{"F", 6, 2}, c{"D", 5};
@@ -68,6 +77,7 @@ OpDef sum_along_op() {
   op.rule = rule;
   op.no_grad = kIsUpdate;
   op.flops = flops;
+  op.workspace = workspace;
   op.reference = PLAIT_REFERENCE(reference);
   op.samples = samples;
   return op;

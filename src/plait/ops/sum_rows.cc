@@ -1,5 +1,6 @@
 // sum_rows: y = sum over tokens of x   x [T, N] -> [N]
 #include "plait/ops/ops.h"
+#include "plait/ops/row_blocks.h"
 
 namespace plait {
 namespace {
@@ -23,6 +24,9 @@ OpDef sum_rows_op() {
   op.rule = fixed_rule<"t n -> ^n">;
   op.no_grad = "it is only used for the gradients of biases";
   op.flops = per_element<1>;
+  op.workspace = [](const Attrs&, const Types& in, int) {
+    return row_blocks_bytes(in[0].dims[0].size, in[0].dims[1].size);
+  };
   op.reference = PLAIT_REFERENCE(reference);
   op.samples = [] { return one_sample({{Dtype::f64, {{"T", 7}, {"F", 6, 2}}}}); };
   return op;
