@@ -11,6 +11,7 @@
 #include "plait/kernels/cpu/kernels.h"
 #include "plait/kernels/cpu/math-inl.h"
 #include "plait/ops/loss_chunks.h"
+#include "plait/ops/ops.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plait::HWY_NAMESPACE {
