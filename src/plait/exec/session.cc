@@ -93,13 +93,13 @@ struct Session::Impl {
               programs.channel_slots, o.limit_seconds),
         counters(programs.ranks.size()) {
     const int n = static_cast<int>(programs.ranks.size());
+    const Device& device = o.device == nullptr ? cpu_device() : *o.device;
     for (int r = 0; r < n; ++r)
-      ranks.push_back(
-          std::make_unique<Executor>(programs, r, world.transport(r), cpu_device(), options));
+      ranks.push_back(std::make_unique<Executor>(programs, r, world.transport(r), device, options));
     const int compute = programs.threads;
     const bool pin = o.pin && n * compute <= static_cast<int>(std::thread::hardware_concurrency());
-    threads = std::make_unique<RankThreads>(n, [compute, pin](int rank) {
-      cpu_device().start_team({compute, pin ? rank * compute : -1});
+    threads = std::make_unique<RankThreads>(n, [&device, compute, pin](int rank) {
+      device.start_team({compute, pin ? rank * compute : -1});
     });
   }
 
