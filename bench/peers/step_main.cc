@@ -6,6 +6,8 @@
 //
 // With --serve it says {"ready": ...} and then obeys lines on its standard input: "steps N" runs N
 // steps and answers with one object, "end" (or the end of the input) prints peak memory and ends.
+#include <sys/resource.h>
+
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <fstream>
@@ -32,7 +34,7 @@ struct Options {
   std::vector<std::string> lora_targets;
   int threads = 1;
   double learning_rate = 1e-4;
-  bool load = false, serve = false, pin = false;
+  bool load = false, serve = false, pin = false, strict = false;
 };
 
 void add_options(CLI::App& app, Options& o) {
@@ -55,6 +57,7 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--warmup", o.warmup, "steps before those that are measured")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
   app.add_option("--steps", o.steps)->check(positive);
+  app.add_flag("--strict", o.strict, "fail when a measured step allocates, naming the ops");
   app.add_flag("--serve", o.serve, "obey lines of the standard input");
 }
 
@@ -66,6 +69,16 @@ int64_t status_bytes(std::string_view key) {
   for (std::string line; std::getline(status, line);)
     if (line.starts_with(key)) return std::stoll(line.substr(key.size() + 1)) * 1024;
   return 0;
+}
+
+// Of all threads since the process began.
+double cpu_seconds() {
+  rusage r{};
+  getrusage(RUSAGE_SELF, &r);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(r.ru_utime) + seconds(r.ru_stime);
 }
 
 // From now on VmHWM is the peak since now.
@@ -141,7 +154,7 @@ HostTensors microbatch(const int32_t* ids, const Options& o) {
 // ---- steps --------------------------------------------------------------------------------
 
 struct Measured {
-  std::vector<double> seconds, kernel_seconds, losses;
+  std::vector<double> seconds, cpu_seconds, kernel_seconds, losses;
   Allocations made, made_by_kernels;
   std::vector<KernelTime> kernels;
 };
@@ -214,11 +227,15 @@ Measured Steps::run(int64_t count) {
     hyper.as<double>()[0] = o_.learning_rate;
     hyper.as<double>()[1] = static_cast<double>(++done_);
     batch.step["hyper"] = convert(std::move(hyper), dtype_of_input("hyper"));
-    const Allocations before = allocations();
+    const Allocations made_before = allocations();
+    const double cpu_before = cpu_seconds();
     const auto begin = Clock::now();
     session_->step(batch);
-    m.seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-    m.made += allocations() - before;
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    const double cpu = cpu_seconds() - cpu_before;
+    m.made += allocations() - made_before;
+    m.seconds.push_back(seconds);
+    m.cpu_seconds.push_back(cpu);
     m.losses.push_back(session_->scalar("loss"));
     double kernels = 0;
     for (const KernelTime& k : kernel_times()) kernels += k.seconds;
@@ -263,6 +280,7 @@ Json to_json(const Measured& m) {
          {"seconds", k.seconds / static_cast<double>(steps)},
          {"allocations", static_cast<double>(k.made.all()) / static_cast<double>(steps)}});
   Json j = {{"seconds", m.seconds},
+            {"cpu_seconds", m.cpu_seconds},
             {"kernel_seconds", m.kernel_seconds},
             {"losses", m.losses},
             {"kernels", kernels}};
@@ -270,6 +288,19 @@ Json to_json(const Measured& m) {
   j["allocator"] = to_json(m.made, steps);
   j["allocator_outside_kernels"] = to_json(m.made - m.made_by_kernels, steps);
   return j;
+}
+
+// Throws Error when a step allocated.
+void check_no_allocations(const Measured& m) {
+  if (!counts_allocations()) fail("--strict: allocations are counted with glibc only");
+  if (m.made.all() == 0) return;
+  std::string ops;
+  for (const KernelTime& k : m.kernels)
+    if (k.made.all() != 0) ops += fmt::format(", {} {}", k.op, k.made.all());
+  const int64_t outside = m.made.all() - m.made_by_kernels.all();
+  if (outside != 0) ops += fmt::format(", outside kernels {}", outside);
+  fail("{} steps after the warm-up made {} calls of the allocator, expected none: {}",
+       m.seconds.size(), m.made.all(), ops.substr(2));
 }
 
 void say(const Json& j) { std::cout << j.dump() << std::endl; }
@@ -303,11 +334,13 @@ int run(const Options& o) {
   } else {
     if (o.warmup > 0) steps.run(o.warmup);
     reset_peak();
+    const Measured measured = steps.run(o.steps);
     Json j = steps.facts();
-    j.update(to_json(steps.run(o.steps)));
+    j.update(to_json(measured));
     j["peak_bytes_loading"] = loading;
     j["peak_bytes"] = status_bytes("VmHWM:");
     say(j);
+    if (o.strict) check_no_allocations(measured);
     return 0;
   }
   say({{"peak_bytes_loading", loading}, {"peak_bytes", status_bytes("VmHWM:")}});

@@ -69,8 +69,8 @@ class Unsupported(Exception):
 class Worker:
     """One variant in one process, which obeys lines and answers with JSON."""
 
-    def __init__(self, variant, command, environment, log):
-        self.variant, self.log = variant, log
+    def __init__(self, variant, command, environment, log, clock):
+        self.variant, self.log, self.clock = variant, log, clock
         with open(log, "w") as errors:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
@@ -100,7 +100,7 @@ class Worker:
     def measure(self, steps):
         block = self.ask(f"steps {steps}")
         self.blocks.append(block)
-        self.seconds += block["seconds"]
+        self.seconds += block[self.clock]
         self.losses += block["losses"]
 
     def finish(self):
@@ -173,7 +173,8 @@ class Bench:
                        str(folder / "model"), "--dtype", dtype, "--compile", mode, "--optimizer",
                        self.o.optimizer, *common]
         return Worker(variant, command, environment,
-                      self.folder / f"{case.model}-{variant}.log")
+                      self.folder / f"{case.model}-{variant}.log",
+                      "cpu_seconds" if self.o.cpu_time else "seconds")
 
     def run(self, case):
         """Starts every variant, lets them take turns; returns workers, and why others are not."""
@@ -209,7 +210,7 @@ class Bench:
 def plait_shares(worker):
     """Per step: matmul, attention, other kernels, and what is no kernel; allocations."""
     blocks = worker.blocks
-    total = statistics.fmean(worker.seconds)
+    total = statistics.fmean(s for b in blocks for s in b["seconds"])
     kernels = statistics.fmean(s for b in blocks for s in b["kernel_seconds"])
 
     def sum_of(prefixes):
@@ -227,7 +228,7 @@ def summary(worker):
     result = {"variant": worker.variant, "median": statistics.median(worker.seconds),
               "least": min(worker.seconds), "most": max(worker.seconds),
               "steps": len(worker.seconds), "seconds": worker.seconds,
-              "losses": worker.warm_losses + worker.losses, "facts": facts, "shares": shares,
+              "clock": worker.clock, "losses": worker.warm_losses + worker.losses, "facts": facts, "shares": shares,
               "memory": worker.memory}
     if worker.variant == "plait":
         result["allocations"] = worker.blocks[-1].get("allocator")
@@ -323,6 +324,9 @@ def parse():
     parser.add_argument("--rounds", type=int, default=3, help="turns of each variant")
     parser.add_argument("--steps", type=int, default=2, help="steps of a turn")
     parser.add_argument("--learning-rate", type=float, default=1e-4)
+    parser.add_argument("--cpu-time", action="store_true",
+                        help="CPU seconds of the process in place of wall time: with one thread, "
+                        "on a machine that others use")
     parser.add_argument("--no-profile", dest="profile", action="store_false",
                         help="without the last step of PyTorch under its profiler")
     parser.add_argument("--least-gb", type=float, default=5,

@@ -119,16 +119,16 @@ class Trainer:
         return loss.item()
 
     def steps(self, count):
-        seconds, losses = [], []
+        seconds, cpu_seconds, losses = [], [], []
         for _ in range(count):
-            begin = time.perf_counter()
+            begin, cpu_begin = time.perf_counter(), time.process_time()
             losses.append(self.step())
             seconds.append(time.perf_counter() - begin)
-        say(seconds=seconds, losses=losses)
+            cpu_seconds.append(time.process_time() - cpu_begin)
+        say(seconds=seconds, cpu_seconds=cpu_seconds, losses=losses)
 
     def profile(self):
         from torch.profiler import ProfilerActivity, profile
-        begin = time.perf_counter()
         with profile(activities=[ProfilerActivity.CPU]) as p:
             begin = time.perf_counter()
             self.step()

@@ -193,7 +193,7 @@ void Session::step(const Batch& batch) {
     for (const auto& executor : impl_->ranks) executor->check_states();
   std::mutex mutex;
   std::exception_ptr first;
-  impl_->threads->run([&](int rank) {
+  const auto one_rank = [&](int rank) {
     Executor& executor = *impl_->ranks[static_cast<size_t>(rank)];
     try {
       executor.step(batch);
@@ -203,7 +203,8 @@ void Session::step(const Batch& batch) {
       impl_->world.abort();
     }
     impl_->counters[static_cast<size_t>(rank)] = executor.counters();
-  });
+  };
+  impl_->threads->run(std::cref(one_rank));  // by reference: nothing is allocated
   if (first) {
     impl_->failed = true;
     std::rethrow_exception(first);
