@@ -33,8 +33,11 @@ LLAMA = {"architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "hidden_si
          "model_type": "llama", "num_attention_heads": 9, "num_hidden_layers": 30,
          "num_key_value_heads": 3, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
          "tie_word_embeddings": True, "vocab_size": 49152}
+TINY = {**LLAMA, "hidden_size": 96, "intermediate_size": 256, "num_attention_heads": 3,
+        "num_hidden_layers": 2, "num_key_value_heads": 1, "vocab_size": 512}
 # Configuration, and the modules that get adapters (GPT-2's q, k and v are one).
-MODELS = {"gpt2-124m": (GPT2, "c_attn"), "llama-135m": (LLAMA, "q_proj,v_proj")}
+MODELS = {"gpt2-124m": (GPT2, "c_attn"), "llama-135m": (LLAMA, "q_proj,v_proj"),
+          "tiny": (TINY, "q_proj,v_proj")}  # tiny: to try the script, it says nothing of speed
 
 # How PyTorch is run, by the variant's name: torch_step.py's own options and the environment.
 # `-keep`: glibc keeps freed memory instead of giving every large tensor back to the system.
@@ -311,7 +314,8 @@ def parse():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     several = {"nargs": "+"}
     known = ["plait", *TORCH, *(v + "-pure" for v in TORCH)]
-    parser.add_argument("--models", **several, choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--models", **several, choices=list(MODELS),
+                        default=["gpt2-124m", "llama-135m"])
     parser.add_argument("--shapes", **several, type=shape, default=[(1, 1024), (4, 512)])
     parser.add_argument("--train", **several, choices=["full", "lora"], default=["full", "lora"])
     parser.add_argument("--dtypes", **several, choices=["f32", "bf16"], default=["f32", "bf16"])
