@@ -93,13 +93,13 @@ struct Session::Impl {
               programs.channel_slots, o.limit_seconds),
         counters(programs.ranks.size()) {
     const int n = static_cast<int>(programs.ranks.size());
+    const Device& device = o.device == nullptr ? cpu_device() : *o.device;
     for (int r = 0; r < n; ++r)
-      ranks.push_back(
-          std::make_unique<Executor>(programs, r, world.transport(r), cpu_device(), options));
+      ranks.push_back(std::make_unique<Executor>(programs, r, world.transport(r), device, options));
     const int compute = programs.threads;
     const bool pin = o.pin && n * compute <= static_cast<int>(std::thread::hardware_concurrency());
-    threads = std::make_unique<RankThreads>(n, [compute, pin](int rank) {
-      cpu_device().start_team({compute, pin ? rank * compute : -1});
+    threads = std::make_unique<RankThreads>(n, [&device, compute, pin](int rank) {
+      device.start_team({compute, pin ? rank * compute : -1});
     });
   }
 
@@ -199,7 +199,7 @@ void Session::step(const Batch& batch) {
     for (const auto& executor : impl_->ranks) executor->check_states();
   std::mutex mutex;
   std::exception_ptr first;
-  impl_->threads->run([&](int rank) {
+  const auto one_rank = [&](int rank) {
     Executor& executor = *impl_->ranks[static_cast<size_t>(rank)];
     try {
       executor.step(batch);
@@ -209,7 +209,8 @@ void Session::step(const Batch& batch) {
       impl_->world.abort();
     }
     impl_->counters[static_cast<size_t>(rank)] = executor.counters();
-  });
+  };
+  impl_->threads->run(std::cref(one_rank));  // by reference: nothing is allocated
   if (first) {
     impl_->failed = true;
     std::rethrow_exception(first);

@@ -20,6 +20,8 @@
 
 namespace plait {
 
+struct Device;
+
 // What the driver hands to the `input` actions of one step: global tensors.
 struct Batch {
   std::vector<HostTensors> microbatches;
@@ -27,10 +29,11 @@ struct Batch {
 };
 
 struct SessionOptions {
-  bool pin = false;            // bind compute threads to cores, where there is one for each
-  bool poison = false;         // fill memory with NaN when it is allocated and released
-  double limit_seconds = 300;  // without any message a waiting rank calls it a hang
-  bool trust = false;          // run without verifying; for tests that plant faults
+  bool pin = false;                // bind compute threads to cores, where there is one for each
+  bool poison = false;             // fill memory with NaN when it is allocated and released
+  double limit_seconds = 300;      // without any message a waiting rank calls it a hang
+  bool trust = false;              // run without verifying; for tests that plant faults
+  const Device* device = nullptr;  // null: the CPU's; another table, to time or count its calls
 };
 
 // What is looked at while a step runs: for diagnosis, since it reads every result once more. Every
