@@ -23,9 +23,9 @@ template <size_t first>
 int64_t workspace(const Attrs&, const Types& in, int threads) {
   const int64_t tokens = in[first].dims[0].size, d = in[first].dims[1].size;
   const int64_t v = in[first + 1].dims[0].size, chunk = loss_chunk_tokens(tokens, v);
-  const int64_t products =
-      std::max({gemm_scratch_bytes(chunk, v, d, threads), gemm_scratch_bytes(chunk, d, v, threads),
-                gemm_scratch_bytes(v, d, chunk, threads)});
+  const int64_t products = std::max({gemm_scratch_bytes(chunk, v, d, threads, Dtype::f32),
+                                     gemm_scratch_bytes(chunk, d, v, threads, in[first].dtype),
+                                     gemm_scratch_bytes(v, d, chunk, threads, Dtype::f32)});
   return checked_add(loss_chunk_bytes(tokens, v), products);
 }
 
