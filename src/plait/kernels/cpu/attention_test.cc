@@ -23,20 +23,15 @@ void hold_attention(const std::vector<int>& lengths, int64_t heads, int64_t kv, 
   const TensorType q{Dtype::f32, {t, h}}, k{Dtype::f32, {t, g}}, ids{Dtype::i32, {t}};
   attrs["head_size"] = 8;
   const KernelPlace place{1, first * 8, heads * 8};
-  KernelCall forward{find_op("attention"), attrs, {q, k, k, ids}, {{}, {}, {}, packed(lengths)}, place};
+  KernelCall forward{
+      find_op("attention"), attrs, {q, k, k, ids}, {{}, {}, {}, packed(lengths)}, place};
   hold(forward);
   const KernelCall drawn = with_values(forward, Dtype::f32);
   const auto out = run_kernel(drawn, drawn.op.reference.f64, {Dtype::f64});
   hold({find_op("attention_grad"),
         attrs,
         {q, k, k, ids, q, {Dtype::f32, {t, n}}, q},
-        {drawn.values[0],
-         drawn.values[1],
-         drawn.values[2],
-         packed(lengths),
-         out[0],
-         out[1],
-         {}},
+        {drawn.values[0], drawn.values[1], drawn.values[2], packed(lengths), out[0], out[1], {}},
         place});
 }
 

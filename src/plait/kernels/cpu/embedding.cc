@@ -30,9 +30,8 @@ void embedding(const KernelArgs& args) {
         if (v < 0 || v >= rows)
           walk(0, d, [=](auto io, int64_t j) HWY_ATTR { io.store(zero(), to + j); });
         else
-          walk(0, d, [=](auto io, int64_t j) HWY_ATTR {
-            io.store(io.load(from + v * d + j), to + j);
-          });
+          walk(0, d,
+               [=](auto io, int64_t j) HWY_ATTR { io.store(io.load(from + v * d + j), to + j); });
       });
     });
   });

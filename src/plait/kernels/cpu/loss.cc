@@ -20,9 +20,7 @@ constexpr float kLowest = -std::numeric_limits<float>::infinity();
 template <class T>
 HWY_INLINE float largest(const T* x, int64_t n) {
   VF a = set(kLowest), b = a;
-  const auto larger = [](VF top, VF v) HWY_ATTR {
-    return hn::IfThenElse(hn::Gt(v, top), v, top);
-  };
+  const auto larger = [](VF top, VF v) HWY_ATTR { return hn::IfThenElse(hn::Gt(v, top), v, top); };
   int64_t i = 0;
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
     a = larger(a, load(x + i));

@@ -70,8 +70,7 @@ HWY_INLINE VF exp(VF x) {
 // exp x for x <= 88: 1 ulp, but 0 where it is below exp(-87) = 1.6e-38.
 HWY_INLINE VF exp_small(VF x) {
   const auto e = math_internal::split_exp(at_least(set(-87), x));
-  return hn::IfThenZeroElse(hn::Lt(x, set(-87)),
-                            hn::Mul(e.p, math_internal::power_of_two(e.n)));
+  return hn::IfThenZeroElse(hn::Lt(x, set(-87)), hn::Mul(e.p, math_internal::power_of_two(e.n)));
 }
 
 // 1 / (1 + exp -x): 2 ulp, down to 1e-38.

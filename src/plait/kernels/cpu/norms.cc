@@ -133,9 +133,9 @@ struct Moments {
 template <class T>
 HWY_INLINE Moments moments(const T* x, const NormRows& rows) {
   const auto count = static_cast<float>(rows.width);
-  const float mean = total(rows.width, [=](auto io, int64_t j, VF s) HWY_ATTR {
-                       return hn::Add(s, io.load(x + j));
-                     }) / count;
+  const float mean = total(rows.width, [=](auto io, int64_t j, VF s)
+                                           HWY_ATTR { return hn::Add(s, io.load(x + j)); }) /
+                     count;
   const VF middle = set(mean);
   const float squares = total(rows.width, [=](auto io, int64_t j, VF s) HWY_ATTR {
     const VF centred = io.or_else(hn::Sub(io.load(x + j), middle), zero());

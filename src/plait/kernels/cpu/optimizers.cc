@@ -93,8 +93,8 @@ void adafactor_moment(const KernelArgs& args) {
 inline bool no_direction(const KernelArgs& args, float scale, const TensorView& out) {
   if (std::isfinite(scale)) return false;
   float* u = wide(out);
-  sweep(args.threads, out.elements(), [=](auto io, int64_t i)
-                                          HWY_ATTR { io.store(zero(), u + i); });
+  sweep(args.threads, out.elements(),
+        [=](auto io, int64_t i) HWY_ATTR { io.store(zero(), u + i); });
   return true;
 }
 
@@ -162,8 +162,8 @@ void adafactor_step(const KernelArgs& args) {
   double size = hyper.rate;
   if (attr(attrs, "relative_step") != 0) size = std::min(size, 1 / std::sqrt(hyper.step));
   if (attr_or(attrs, "scale_parameter", 1) != 0)
-    size *= std::max(attr(attrs, "eps2"),
-                     std::sqrt(static_cast<double>(*wide(args.in[5])) / count));
+    size *=
+        std::max(attr(attrs, "eps2"), std::sqrt(static_cast<double>(*wide(args.in[5])) / count));
   const double root = std::sqrt(static_cast<double>(*wide(args.in[2])) / count);
   size /= std::max(1.0, root / attr(attrs, "clip"));
   step_along(args, kept_share(args, hyper.rate), size);

@@ -14,8 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace plait::HWY_NAMESPACE {
 
-// A f32 sum of more elements than these is continued in double.
-constexpr int64_t kRun = 4096;
+// A f32 sum of more elements than these, 64 to each of its partial sums, is continued in double.
+constexpr int64_t kRun = 64 * 4 * kLanes;
 // A sum over a whole tensor is cut into at most so many blocks.
 constexpr int64_t kBlocks = 256;
 
@@ -24,9 +24,9 @@ template <class Op>
 HWY_INLINE double long_total(int64_t begin, int64_t end, Op op) {
   double sum = 0;
   for (int64_t run = begin; run < end; run += kRun)
-    sum += static_cast<double>(
-        total(std::min(kRun, end - run), [=](auto io, int64_t i, VF s)
-                                             HWY_ATTR { return op(io, run + i, s); }));
+    sum += static_cast<double>(total(std::min(kRun, end - run),
+                                     [=](auto io, int64_t i, VF s)
+                                         HWY_ATTR { return op(io, run + i, s); }));
   return sum;
 }
 
@@ -34,7 +34,7 @@ HWY_INLINE double long_total(int64_t begin, int64_t end, Op op) {
 template <class Op>
 HWY_INLINE float team_total(int threads, int64_t n, Op op) {
   const int64_t runs = (n + kRun - 1) / kRun;
-  const int64_t block = std::max<int64_t>(4, (runs + kBlocks - 1) / kBlocks) * kRun;
+  const int64_t block = std::max(kGrain / kRun, (runs + kBlocks - 1) / kBlocks) * kRun;
   const int64_t count = (n + block - 1) / block;
   std::array<double, kBlocks> sums;
   parallel_for(threads, count, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
@@ -129,9 +129,8 @@ template <class T, class F>
 HWY_INLINE void sum_middle(const KernelArgs& args, const T* x, int64_t before, int64_t size,
                            int64_t behind, F f) {
   float* y = wide(args.out[0]);
-  const auto sum_of = [=](auto io, int64_t i, VF s) HWY_ATTR {
-    return hn::Add(s, f(io.load(x + i)));
-  };
+  const auto sum_of = [=](auto io, int64_t i, VF s)
+                          HWY_ATTR { return hn::Add(s, f(io.load(x + i))); };
   if (behind == 1 && before == 1) {
     *y = team_total(args.threads, size, sum_of);
   } else if (behind == 1) {

@@ -54,8 +54,8 @@ inline Frequencies frequencies(const Attrs& attrs, const RopeAttrs& rope, int64_
   for (int64_t i = 0; i < f.count; ++i) {
     const double exponent =
         -2.0 * static_cast<double>(first + i) / static_cast<double>(rope.rotary);
-    f.value[i] = given != nullptr ? (*given)[static_cast<size_t>(first + i)]
-                                  : std::pow(theta, exponent);
+    f.value[i] =
+        given != nullptr ? (*given)[static_cast<size_t>(first + i)] : std::pow(theta, exponent);
     f.largest = std::max(f.largest, std::abs(f.value[i]));
   }
   return f;

@@ -142,9 +142,8 @@ HWY_INLINE void walk(int64_t begin, int64_t end, bool stream, const T* y, Op op)
 // op(io, i) for n elements, by the team.
 template <class Op>
 HWY_INLINE void sweep(int threads, int64_t n, Op op) {
-  parallel_for(threads, n, kGrain, [&](int64_t begin, int64_t end) HWY_ATTR {
-    walk(begin, end, op);
-  });
+  parallel_for(threads, n, kGrain,
+               [&](int64_t begin, int64_t end) HWY_ATTR { walk(begin, end, op); });
 }
 template <class T, class Op>
 HWY_INLINE void sweep(int threads, int64_t n, bool stream, const T* y, Op op) {
@@ -218,9 +217,8 @@ HWY_INLINE void map1(const KernelArgs& args, F f) {
   same_storage({&out, &in});
   by_storage(out, [&](auto* y) HWY_ATTR {
     const auto* x = in.as<std::remove_pointer_t<decltype(y)>>();
-    sweep(args.threads, out.elements(), streams(out), y, [=](auto io, int64_t i) HWY_ATTR {
-      io.store(f(io.load(x + i)), y + i);
-    });
+    sweep(args.threads, out.elements(), streams(out), y,
+          [=](auto io, int64_t i) HWY_ATTR { io.store(f(io.load(x + i)), y + i); });
   });
 }
 template <class F>
@@ -230,9 +228,8 @@ HWY_INLINE void map2(const KernelArgs& args, F f) {
   by_storage(out, [&](auto* y) HWY_ATTR {
     const auto* a = args.in[0].as<std::remove_pointer_t<decltype(y)>>();
     const auto* b = args.in[1].as<std::remove_pointer_t<decltype(y)>>();
-    sweep(args.threads, out.elements(), streams(out), y, [=](auto io, int64_t i) HWY_ATTR {
-      io.store(f(io.load(a + i), io.load(b + i)), y + i);
-    });
+    sweep(args.threads, out.elements(), streams(out), y,
+          [=](auto io, int64_t i) HWY_ATTR { io.store(f(io.load(a + i), io.load(b + i)), y + i); });
   });
 }
 
@@ -243,9 +240,7 @@ HWY_AFTER_NAMESPACE();
 
 // What every kernel file ends with: the function that chooses the instruction set.
 #if HWY_ONCE && !defined(PLAIT_KERNEL)
-#define PLAIT_KERNEL(name)                    \
-  HWY_EXPORT(name);                           \
-  void fast_##name(const KernelArgs& args) {  \
-    HWY_DYNAMIC_DISPATCH(name)(args);         \
-  }
+#define PLAIT_KERNEL(name) \
+  HWY_EXPORT(name);        \
+  void fast_##name(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(name)(args); }
 #endif

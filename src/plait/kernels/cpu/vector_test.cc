@@ -26,6 +26,9 @@ KernelCall enlarged(const OpDef& op, const OpSample& sample, int64_t tokens, int
   for (TensorType& t : c.in)
     for (Extent& e : t.dims)
       if (!e.name.empty() && e.name != "K") e.size *= e.name == "T" ? tokens : width;
+  c.values.resize(c.in.size());
+  for (size_t i = 0; i < c.in.size(); ++i)  // learning rate and step of an update
+    if (c.in[i].dims.size() == 1 && c.in[i].dims[0].name.empty()) c.values[i] = {0.01, 3};
   return c;
 }
 
@@ -35,8 +38,10 @@ TEST(VectorKernels, SamplesOfEveryShape) {
     const OpDef& op = find_op(kernel.op);
     for (const OpSample& sample : op.samples())
       for (const auto& [tokens, width] : std::vector<std::pair<int64_t, int64_t>>{
-               {1, 1}, {0, 1}, {3, 0}, {11, 11}, {1, 43}, {37, 3}})
+               {1, 1}, {0, 1}, {3, 0}, {11, 11}, {1, 43}, {37, 3}}) {
+        if (width == 0 && sample.integers) continue;  // no id is one of an empty vocabulary
         hold(enlarged(op, sample, tokens, width), kernel);
+      }
   }
 }
 
@@ -51,13 +56,13 @@ TEST(VectorKernels, SamplesThatAreDivided) {
 
 // ---- activations at every size of the argument ------------------------------------------------
 
-const std::vector<std::string_view> kActivations = {"silu", "gelu", "gelu_erf", "gelu_quick",
-                                                    "relu", "squared_relu"};
+const std::vector<std::string_view> kActivations = {"silu",       "gelu", "gelu_erf",
+                                                    "gelu_quick", "relu", "squared_relu"};
 
 std::vector<double> sizes() {
   std::vector<double> x;
   for (double v = -30; v <= 30; v += 0.0117) x.push_back(static_cast<float>(v));
-  for (int e = -149; e < 128; ++e)
+  for (int e = -149; e < 126; ++e)
     for (const double m : {1.0, -1.37}) x.push_back(static_cast<float>(std::ldexp(m, e)));
   return x;
 }
@@ -171,11 +176,10 @@ TEST(VectorKernels, LargeResultsAreWhole) {
 // Rows with a large mean and a small deviation: the variance is that of centred values.
 TEST(VectorKernels, LayerNormOfLargeMeans) {
   const Extent t{"T", 9}, d{"D", 1029};
-  KernelCall c = with_values(
-      {find_op("layer_norm"),
-       {{"eps", 1e-5}},
-       {{Dtype::f32, {t, d}}, {Dtype::f32, {d}}, {Dtype::f32, {d}}}},
-      Dtype::f32);
+  KernelCall c = with_values({find_op("layer_norm"),
+                              {{"eps", 1e-5}},
+                              {{Dtype::f32, {t, d}}, {Dtype::f32, {d}}, {Dtype::f32, {d}}}},
+                             Dtype::f32);
   for (double& v : c.values[0]) v = static_cast<float>(64 + v);
   const auto exact = run_kernel(c, c.op.reference.f64, {Dtype::f64})[0];
   on_every_target([&](const char* target) {
@@ -216,11 +220,13 @@ TEST(VectorKernels, LogSumExpOfExtremeRows) {
   constexpr int64_t kColumns = 5003;  // several chunks, and a rest
   std::vector<double> x(7 * kColumns, -kInf);
   const auto row = [&](size_t t) { return x.begin() + static_cast<int64_t>(t) * kColumns; };
-  row(0)[4500] = 3;                               // alone, behind chunks of nothing
-  std::fill_n(row(1), kColumns, 3e38);            // sums of large numbers
-  std::fill_n(row(2), kColumns, -3e38);           // ... and of small ones
-  for (int64_t j = 0; j < kColumns; ++j) row(3)[j] = static_cast<float>(0.02 * static_cast<double>(j));
-  for (int64_t j = 0; j < kColumns; ++j) row(4)[j] = static_cast<float>(-0.02 * static_cast<double>(j));
+  row(0)[4500] = 3;                      // alone, behind chunks of nothing
+  std::fill_n(row(1), kColumns, 3e38);   // sums of large numbers
+  std::fill_n(row(2), kColumns, -3e38);  // ... and of small ones
+  for (int64_t j = 0; j < kColumns; ++j)
+    row(3)[j] = static_cast<float>(0.02 * static_cast<double>(j));
+  for (int64_t j = 0; j < kColumns; ++j)
+    row(4)[j] = static_cast<float>(-0.02 * static_cast<double>(j));
   row(5)[5002] = kInf;
   row(6)[1] = std::numeric_limits<double>::quiet_NaN();
   row(6)[3000] = 1;
@@ -266,9 +272,14 @@ TEST(VectorKernels, IdsOfShards) {
 // ---- updates ----------------------------------------------------------------------------------
 
 TEST(VectorKernels, AScaleThatIsNotFiniteLeavesEverything) {
-  for (const auto& [name, scale] : std::vector<std::pair<std::string_view, size_t>>{
-           {"adamw", 5}, {"sgd", 3}, {"sgd_momentum", 4}, {"adafactor_moment", 3},
-           {"adafactor_step", 4}, {"muon_momentum", 2}, {"muon_step", 3}}) {
+  for (const auto& [name, scale] :
+       std::vector<std::pair<std::string_view, size_t>>{{"adamw", 5},
+                                                        {"sgd", 3},
+                                                        {"sgd_momentum", 4},
+                                                        {"adafactor_moment", 3},
+                                                        {"adafactor_step", 4},
+                                                        {"muon_momentum", 2},
+                                                        {"muon_step", 3}}) {
     const OpDef& op = find_op(name);
     KernelCall c = with_values(enlarged(op, op.samples().back(), 3, 7), Dtype::f32);
     c.values[scale] = {kInf};
