@@ -50,7 +50,7 @@ TEST(VectorKernels, SamplesThatAreDivided) {
   for (const FastKernel& kernel : fast_kernels()) {
     if (!has_samples_to_enlarge(kernel)) continue;
     const OpDef& op = find_op(kernel.op);
-    hold(enlarged(op, op.samples().back(), 61, 37), kernel);
+    hold(enlarged(op, op.samples().back(), 31, 19), kernel);
   }
 }
 
