@@ -69,6 +69,10 @@ Batch random_batch(const Model& model, int64_t microbatches) {
 }  // namespace plait::bench
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "elementwise") {
+    plait::bench::elementwise_table(argc > 2 ? argv[2] : "");
+    return 0;
+  }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

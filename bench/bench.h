@@ -31,6 +31,10 @@ class Call {
   double flops_ = 0;
 };
 
+// `plait_bench elementwise [FILTER]`: kernels that memory bounds, beside the machine's own copy and
+// triad. Ops whose names contain FILTER.
+void elementwise_table(std::string_view filter);
+
 // Random tokens; every slot is one sequence. The inputs are those of the named configurations.
 Batch random_batch(const Model& model, int64_t microbatches);
 

@@ -118,8 +118,8 @@ class Poisoned {
 
 // Are the results sums of products, so that their contributions are those of absolute values?
 bool sums_products(std::string_view op) {
-  for (const std::string_view name : {"matmul", "dot", "sum_rows", "sum_along", "embedding_grad",
-                                      "rms_norm_grad_w"})
+  for (const std::string_view name :
+       {"matmul", "dot", "sum_rows", "sum_along", "embedding_grad", "rms_norm_grad_w"})
     if (op == name) return true;
   return false;
 }
@@ -236,8 +236,7 @@ std::vector<std::vector<double>> run_kernel(const KernelCall& c, Kernel kernel, 
   for (size_t r = 0; r < results.size(); ++r) out.push_back(view(results[r], has(wide.out, r)));
   for (const auto& [result, operand] : c.op.in_place)
     if (how.in_place) out[result].data = in[operand].data;
-  const int64_t space =
-      c.op.workspace == nullptr ? 0 : c.op.workspace(c.attrs, types, how.threads);
+  const int64_t space = c.op.workspace == nullptr ? 0 : c.op.workspace(c.attrs, types, how.threads);
   memory.emplace_back(space);
   kernel({&c.attrs, in, out, memory.back().data(), how.threads});
   for (size_t m = 0; m < memory.size(); ++m)

@@ -1,8 +1,8 @@
 // Fast kernels against the plain references, within the error that each op states: element by
-// element, |fast - reference in f64| <= fast_error x 2^-23 x sum of absolute contributions, and half
-// a unit in the last place of bf16 where a result is stored so. For the sum, the reference runs on
-// the absolute values where an op is a sum of products, and the largest result stands for it
-// elsewhere.
+// element, |fast - reference in f64| <= fast_error x 2^-23 x sum of absolute contributions, and
+// half a unit in the last place of bf16 where a result is stored so. For the sum, the reference
+// runs on the absolute values where an op is a sum of products, and the largest result stands for
+// it elsewhere.
 //
 //   hold({find_op("silu"), {}, {{Dtype::f32, {{"T", 5}}}}});
 //
@@ -29,8 +29,8 @@ struct KernelCall {
   const OpDef& op;
   Attrs attrs;
   std::vector<TensorType> in;
-  std::vector<std::vector<double>> values = {};  // of the operands; left out: drawn
-  KernelPlace place = {};                        // of operand 0
+  std::vector<std::vector<double>> values = {};                // of the operands; left out: drawn
+  KernelPlace place = {};                                      // of operand 0
   std::function<int32_t(size_t, int64_t)> integers = nullptr;  // as in OpSample
   double low = -1, high = 1;                                   // of what is drawn
   std::vector<size_t> unused = {};                             // operands that stay poisoned

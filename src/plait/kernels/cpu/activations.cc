@@ -48,9 +48,11 @@ constexpr float kQuick = 1.702f;
 void gelu_quick(const KernelArgs& args) {
   map1(args, [](VF x) HWY_ATTR { return hn::Mul(x, sigmoid(hn::Mul(set(kQuick), x))); });
 }
+// beyond 128, s or 1 - s is 0 and must not meet an infinity
 void gelu_quick_grad(const KernelArgs& args) {
   map2(args, [](VF x, VF dy) HWY_ATTR {
-    const VF slope = hn::Mul(set(kQuick), x), s = sigmoid(slope);
+    const VF slope = at_least(set(-128), at_most(set(128), hn::Mul(set(kQuick), x)));
+    const VF s = sigmoid(slope);
     return hn::Mul(dy, hn::Mul(s, hn::MulAdd(slope, hn::Sub(set(1), s), set(1))));
   });
 }

@@ -14,8 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace plait::HWY_NAMESPACE {
 
-// A f32 sum of more elements than these is continued in double.
-constexpr int64_t kRun = 4096;
+// A f32 sum of more elements than these, 64 to each of its partial sums, is continued in double.
+constexpr int64_t kRun = 64 * 4 * kLanes;
 // A sum over a whole tensor is cut into at most so many blocks.
 constexpr int64_t kBlocks = 256;
 
@@ -34,7 +34,7 @@ HWY_INLINE double long_total(int64_t begin, int64_t end, Op op) {
 template <class Op>
 HWY_INLINE float team_total(int threads, int64_t n, Op op) {
   const int64_t runs = (n + kRun - 1) / kRun;
-  const int64_t block = std::max<int64_t>(4, (runs + kBlocks - 1) / kBlocks) * kRun;
+  const int64_t block = std::max(kGrain / kRun, (runs + kBlocks - 1) / kBlocks) * kRun;
   const int64_t count = (n + block - 1) / block;
   std::array<double, kBlocks> sums;
   parallel_for(threads, count, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
