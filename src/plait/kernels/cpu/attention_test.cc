@@ -53,12 +53,11 @@ class Guarded {
   std::byte* data() const { return data_; }
   std::vector<std::byte> copy() const { return {data_, data_ + size_}; }
   void check() const {
-    const std::byte* end = all_.data() + all_.size();
-    for (const std::byte* b = all_.data(); b < end; ++b)
-      if ((b < data_ || b >= data_ + size_) && *b != kPattern) {
-        ADD_FAILURE() << "written " << b - data_ << " bytes from a buffer of " << size_;
-        return;
-      }
+    const std::byte *begin = all_.data(), *end = begin + all_.size();
+    auto kept = [](std::byte b) { return b == kPattern; };
+    EXPECT_TRUE(std::all_of(begin, static_cast<const std::byte*>(data_), kept) &&
+                std::all_of(static_cast<const std::byte*>(data_) + size_, end, kept))
+        << "written outside a buffer of " << size_ << " bytes";
   }
 
  private:
@@ -208,19 +207,20 @@ void compare(const Problem& p, const std::vector<std::vector<std::byte>>& found,
   }
 }
 
-// The kernel on every target, with 1, 2 and 3 threads.
+// The kernel on every target, and with 1, 2 and 3 threads on the best.
 void hold(const Problem& p, Dtype dtype, const std::string& what) {
   const Kernel kernel = fast_kernel(p.op.name, dtype);
-  for (int64_t targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
+  const int64_t all = hwy::SupportedTargets();
+  for (int64_t targets = all; targets != 0; targets &= targets - 1) {
     const int64_t target = targets & -targets;
     hwy::SetSupportedTargetsForTest(target);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
     const auto found = call(p, kernel, dtype, 1);
-    compare(p, found, dtype, what + " on " + hwy::TargetName(target));
-    for (const int threads : {2, 3})
+    const std::string on = what + " on " + hwy::TargetName(target);
+    compare(p, found, dtype, on);
+    for (int threads = 2; threads <= (targets == all ? 3 : 1); ++threads)
       EXPECT_EQ(found, call(p, kernel, dtype, threads))
-          << p.op.name << " with " << threads << " threads, " << what << " on "
-          << hwy::TargetName(target);
+          << p.op.name << " with " << threads << " threads, " << on;
     hwy::SetSupportedTargetsForTest(0);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
     if (::testing::Test::HasFailure()) return;
@@ -282,13 +282,13 @@ void hold_both(const Setup& s) {
 }
 
 TEST(Attention, HeadSizes) {
-  for (const int64_t size : {1, 3, 5, 8, 16, 17, 24, 32, 64, 80, 96, 128, 256, 264})
+  for (const int64_t size : {1, 5, 8, 17, 24, 32, 64, 80, 96, 128, 256, 264})
     hold_both({.lengths = {37, 1, 14}, .size = size});
 }
 
 // Around the borders of panels (2, 16 and 32 queries), of 64 queries, and of blocks (48 to 192).
 TEST(Attention, LengthsAroundBlocks) {
-  for (const int length : {1, 2, 6, 15, 16, 17, 31, 33, 63, 64, 65, 95, 97, 191, 192, 193, 385})
+  for (const int length : {1, 2, 15, 16, 17, 33, 63, 64, 65, 191, 192, 193, 385})
     hold_both({.lengths = {length}, .size = 8});
   for (const int length : {95, 96, 97, 193}) hold_both({.lengths = {length}, .size = 96});
   for (const int length : {47, 48, 49, 98}) hold_both({.lengths = {length}, .size = 176});
@@ -305,11 +305,12 @@ TEST(Attention, PackedSequences) {
 }
 
 TEST(Attention, WindowCapAndScale) {
-  for (const int window : {0, 1, 2, 5, 15, 16, 17, 63, 100, 192, 193, 250, 1000})
-    for (const double cap : {0.0, 0.4})
-      hold_both({.lengths = {230, 3, 21},
-                 .size = 8,
-                 .attrs = {{"window", window}, {"soft_cap", cap}, {"scale", 0.6}}});
+  for (const int window : {1, 2, 15, 16, 17, 63, 100, 192, 193, 250, 1000})
+    hold_both({.lengths = {230, 3, 21}, .size = 8, .attrs = {{"window", window}}});
+  for (const int window : {0, 1, 5, 17, 100})
+    hold_both({.lengths = {200, 3, 21},
+               .size = 8,
+               .attrs = {{"window", window}, {"soft_cap", 0.4}, {"scale", 0.6}}});
   hold_both({.lengths = {500}, .size = 8, .attrs = {{"window", 193}}});
   hold_both({.lengths = {500}, .size = 8, .attrs = {{"window", 40}, {"soft_cap", 30}}});
 }
