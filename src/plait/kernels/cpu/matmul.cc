@@ -1,8 +1,7 @@
-// f32 matmul by oneDNN's sgemm, which takes the layout of every transposition as it is.
+// matmul of f32 and of bf16: the layouts of every transposition go to gemm as they are.
 #include <dnnl.h>
 
-#include <algorithm>
-
+#include "plait/kernels/cpu/gemm.h"
 #include "plait/kernels/cpu/kernels.h"
 
 namespace plait {
@@ -21,12 +20,8 @@ void fast_matmul(const KernelArgs& args) {
   const bool tb = attr_or(*args.attrs, "trans_b", 0) != 0;
   const TensorView &a = args.in[0], &b = args.in[1], &y = args.out[0];
   const int64_t m = y.dims[0], n = y.dims[1], k = a.dims[ta ? 0 : 1];
-  if (k == 0) {
-    std::fill_n(y.as<float>(), m * n, 0.0f);
-    return;
-  }
-  sgemm(ta, tb, m, n, k, 1, a.as<float>(), std::max<int64_t>(1, a.dims[1]), b.as<float>(),
-        std::max<int64_t>(1, b.dims[1]), 0, y.as<float>(), std::max<int64_t>(1, n));
+  gemm(m, n, k, 1, {a.data, a.dtype, a.dims[1], ta}, {b.data, b.dtype, b.dims[1], tb}, y.data,
+       y.dtype, n, {}, args.workspace, args.threads);
 }
 
 }  // namespace plait

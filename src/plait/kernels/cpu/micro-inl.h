@@ -4,7 +4,7 @@
 //
 // b is a panel: kColumns = 2 vectors wide, rows l one after the other, aligned to 64 bytes, made by
 // pack_b or pack_b_transposed; columns beyond the matrix are zeros there. a is read in place or
-// packed, in one of two ways that Strip names:
+// packed, as Strip names it:
 //
 //   Strip::rows(p, ld)        a(i, l) = p[i * ld + l]   rows of a matrix as it lies
 //   Strip::columns(p, ld)     a(i, l) = p[l * ld + i]   a transposed matrix as it lies; or packed
@@ -56,12 +56,16 @@ constexpr int64_t kRows = 12;
 constexpr int64_t kRows = 6;
 #endif
 
+// How a strip of a lies.
+enum class Lie : uint8_t { rows, columns, packed };
+
 struct Strip {
   const float* data;
   int64_t ld;
-  bool by_columns;
-  static Strip rows(const float* p, int64_t ld) { return {p, ld, false}; }
-  static Strip columns(const float* p, int64_t ld) { return {p, ld, true}; }
+  Lie lie;
+  static Strip rows(const float* p, int64_t ld) { return {p, ld, Lie::rows}; }
+  static Strip columns(const float* p, int64_t ld) { return {p, ld, Lie::columns}; }
+  static Strip packed(const float* p) { return {p, kRows, Lie::packed}; }
 };
 
 namespace micro_internal {
@@ -71,11 +75,18 @@ namespace micro_internal {
 #define PLAIT_DECLARE(i) [[maybe_unused]] V low##i = hn::Zero(f), high##i = hn::Zero(f);
 #define PLAIT_PREFETCH(i) \
   if constexpr (i < kCount) hwy::Prefetch(c + i * ldc);
-#define PLAIT_MULTIPLY(i)                                     \
-  if constexpr (i < kCount) {                                 \
-    const V one = hn::Set(f, kByColumns ? a[i] : a[i * lda]); \
-    low##i = hn::MulAdd(one, b_low, low##i);                  \
-    high##i = hn::MulAdd(one, b_high, high##i);               \
+#define PLAIT_MULTIPLY(i)                                            \
+  if constexpr (i < kCount) {                                        \
+    const V one = hn::Set(f, kLie == Lie::rows ? a[i * lda] : a[i]); \
+    low##i = hn::MulAdd(one, b_low, low##i);                         \
+    high##i = hn::MulAdd(one, b_high, high##i);                      \
+  }
+#define PLAIT_STEP                                                    \
+  {                                                                   \
+    const V b_low = hn::Load(f, b), b_high = hn::Load(f, b + kLanes); \
+    PLAIT_ROWS(PLAIT_MULTIPLY)                                        \
+    a += kLie == Lie::rows ? 1 : kLie == Lie::columns ? lda : kRows;  \
+    b += kColumns;                                                    \
   }
 #define PLAIT_STORE(i)                                        \
   if constexpr (i < kCount) {                                 \
@@ -88,19 +99,21 @@ namespace micro_internal {
     hn::StoreU(high##i, f, row + kLanes);                     \
   }
 
-template <int kCount, bool kByColumns>
+template <int kCount, Lie kLie>
 HWY_NOINLINE void tile(int64_t k, const float* HWY_RESTRICT a, int64_t lda,
                        const float* HWY_RESTRICT b, float* HWY_RESTRICT c, int64_t ldc, bool add) {
   static_assert(kCount <= 12, "PLAIT_ROWS has 12");
   const F f;
   PLAIT_ROWS(PLAIT_DECLARE)
   PLAIT_ROWS(PLAIT_PREFETCH)
-  for (int64_t l = 0; l < k; ++l) {
-    const V b_low = hn::Load(f, b), b_high = hn::Load(f, b + kLanes);
-    PLAIT_ROWS(PLAIT_MULTIPLY)
-    a += kByColumns ? lda : 1;
-    b += kColumns;
+  int64_t l = 0;
+  for (; l + 4 <= k; l += 4) {
+    PLAIT_STEP
+    PLAIT_STEP
+    PLAIT_STEP
+    PLAIT_STEP
   }
+  for (; l < k; ++l) PLAIT_STEP
   PLAIT_ROWS(PLAIT_STORE)
 }
 
@@ -108,6 +121,7 @@ HWY_NOINLINE void tile(int64_t k, const float* HWY_RESTRICT a, int64_t lda,
 #undef PLAIT_DECLARE
 #undef PLAIT_PREFETCH
 #undef PLAIT_MULTIPLY
+#undef PLAIT_STEP
 #undef PLAIT_STORE
 
 template <int kCount>
@@ -115,10 +129,14 @@ HWY_INLINE void tile_of(int64_t rows, int64_t k, const Strip& a, const float* b,
                         int64_t ldc, bool add) {
   if constexpr (kCount > 0) {
     if (rows != kCount) return tile_of<kCount - 1>(rows, k, a, b, c, ldc, add);
-    if (a.by_columns)
-      tile<kCount, true>(k, a.data, a.ld, b, c, ldc, add);
-    else
-      tile<kCount, false>(k, a.data, a.ld, b, c, ldc, add);
+    switch (a.lie) {
+      case Lie::rows:
+        return tile<kCount, Lie::rows>(k, a.data, a.ld, b, c, ldc, add);
+      case Lie::columns:
+        return tile<kCount, Lie::columns>(k, a.data, a.ld, b, c, ldc, add);
+      case Lie::packed:
+        return tile<kCount, Lie::packed>(k, a.data, a.ld, b, c, ldc, add);
+    }
   }
 }
 
@@ -151,46 +169,39 @@ HWY_INLINE float load1(const uint16_t* p) {
   hwy::CopySameSize(&bits, &value);
   return value;
 }
-HWY_INLINE V load(const float* p) { return hn::LoadU(F(), p); }
-HWY_INLINE V load(const uint16_t* p) {
-  const hn::Rebind<uint16_t, F> half;
-  const hn::RebindToUnsigned<F> whole;
-  return hn::BitCast(F(), hn::ShiftLeft<16>(hn::PromoteTo(whole, hn::LoadU(half, p))));
+template <class D>
+HWY_INLINE hn::Vec<D> load(D f, const float* p) {
+  return hn::LoadU(f, p);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D f, const uint16_t* p) {
+  const hn::Rebind<uint16_t, D> half;
+  const hn::RebindToUnsigned<D> whole;
+  return hn::BitCast(f, hn::ShiftLeft<16>(hn::PromoteTo(whole, hn::LoadU(half, p))));
 }
 
 #if HWY_TARGET == HWY_SCALAR
-template <class T>
-HWY_INLINE void copy4(const T* from, float* to) {
-  for (int i = 0; i < 4; ++i) to[i] = load1(from + i);
-}
-
 // to[l * to_ld + i] = scale from[i * ld + l] for i < 4 and l < 4.
 template <class T>
 HWY_INLINE void transpose4(const T* from, int64_t ld, float scale, float* to, int64_t to_ld) {
   for (int l = 0; l < 4; ++l)
     for (int i = 0; i < 4; ++i) to[l * to_ld + i] = scale * load1(from + i * ld + l);
 }
+template <class T>
+HWY_INLINE void transpose2(const T* from, int64_t ld, float scale, float* to, int64_t to_ld) {
+  for (int l = 0; l < 4; ++l)
+    for (int i = 0; i < 2; ++i) to[l * to_ld + i] = scale * load1(from + i * ld + l);
+}
 #else
 using F4 = hn::CappedTag<float, 4>;
-HWY_INLINE hn::Vec<F4> load4(const float* p) { return hn::LoadU(F4(), p); }
-HWY_INLINE hn::Vec<F4> load4(const uint16_t* p) {
-  const hn::Rebind<uint16_t, F4> half;
-  const hn::RebindToUnsigned<F4> whole;
-  return hn::BitCast(F4(), hn::ShiftLeft<16>(hn::PromoteTo(whole, hn::LoadU(half, p))));
-}
-template <class T>
-HWY_INLINE void copy4(const T* from, float* to) {
-  hn::StoreU(load4(from), F4(), to);
-}
-
 // to[l * to_ld + i] = scale from[i * ld + l] for i < 4 and l < 4.
 template <class T>
 HWY_INLINE void transpose4(const T* from, int64_t ld, float scale, float* to, int64_t to_ld) {
   const F4 f;
   const hn::RepartitionToWide<F4> pairs;
   const auto by = hn::Set(f, scale);
-  const auto r0 = hn::Mul(by, load4(from)), r1 = hn::Mul(by, load4(from + ld));
-  const auto r2 = hn::Mul(by, load4(from + 2 * ld)), r3 = hn::Mul(by, load4(from + 3 * ld));
+  const auto r0 = hn::Mul(by, load(f, from)), r1 = hn::Mul(by, load(f, from + ld));
+  const auto r2 = hn::Mul(by, load(f, from + 2 * ld)), r3 = hn::Mul(by, load(f, from + 3 * ld));
   const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(f, r0, r1));
   const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(f, r2, r3));
   const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(f, r0, r1));
@@ -200,24 +211,72 @@ HWY_INLINE void transpose4(const T* from, int64_t ld, float scale, float* to, in
   hn::StoreU(hn::BitCast(f, hn::InterleaveLower(pairs, high01, high23)), f, to + 2 * to_ld);
   hn::StoreU(hn::BitCast(f, hn::InterleaveUpper(pairs, high01, high23)), f, to + 3 * to_ld);
 }
+
+// The same for i < 2.
+template <class T>
+HWY_INLINE void transpose2(const T* from, int64_t ld, float scale, float* to, int64_t to_ld) {
+  const F4 f;
+  const hn::Half<F4> two;
+  const auto by = hn::Set(f, scale);
+  const auto r0 = hn::Mul(by, load(f, from)), r1 = hn::Mul(by, load(f, from + ld));
+  const auto low = hn::InterleaveLower(f, r0, r1), high = hn::InterleaveUpper(f, r0, r1);
+  hn::StoreU(hn::LowerHalf(two, low), two, to);
+  hn::StoreU(hn::UpperHalf(two, low), two, to + to_ld);
+  hn::StoreU(hn::LowerHalf(two, high), two, to + 2 * to_ld);
+  hn::StoreU(hn::UpperHalf(two, high), two, to + 3 * to_ld);
+}
 #endif
+
+// Rounded to nearest, ties to even. A NaN stays one, quiet; infinities stay.
+HWY_INLINE void store_bf16(V value, uint16_t* to) {
+  const hn::RebindToUnsigned<F> whole;
+  const hn::RebindToSigned<F> integers;
+  const hn::Rebind<uint16_t, F> half;
+  const auto bits = hn::BitCast(whole, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(whole, 1));
+  const auto rounded = hn::Add(hn::Add(bits, hn::Set(whole, 0x7fff)), odd);
+  const auto quiet = hn::Or(bits, hn::Set(whole, 0x400000));
+  const auto nan = hn::BitCast(F(), quiet);
+  const auto chosen = hn::IfThenElse(hn::IsNaN(value), nan, hn::BitCast(F(), rounded));
+  const auto top = hn::ShiftRight<16>(hn::BitCast(whole, chosen));
+  hn::StoreU(hn::DemoteTo(half, hn::BitCast(integers, top)), half, to);
+}
 
 // to[l * kWidth + i] = scale from[i * ld + l] for i < count, zero for count <= i < kWidth.
 template <int64_t kWidth, class T>
-HWY_INLINE void transpose_panel(int64_t k, int64_t count, const T* from, int64_t ld, float scale,
-                                float* to) {
-  const int64_t fours = count == kWidth ? kWidth / 4 * 4 : 0;
-  int64_t l = 0;
-  for (; l + 4 <= k; l += 4) {
-    for (int64_t i = 0; i < fours; i += 4)
-      transpose4(from + i * ld + l, ld, scale, to + l * kWidth + i, kWidth);
-    for (int64_t i = fours; i < kWidth; ++i)
-      for (int64_t m = l; m < l + 4; ++m)
-        to[m * kWidth + i] = i < count ? scale * load1(from + i * ld + m) : 0;
-  }
-  for (; l < k; ++l)
+HWY_INLINE void transpose_border(int64_t k, int64_t count, const T* from, int64_t ld, float scale,
+                                 float* to) {
+  for (int64_t l = 0; l < k; ++l)
     for (int64_t i = 0; i < kWidth; ++i)
       to[l * kWidth + i] = i < count ? scale * load1(from + i * ld + l) : 0;
+}
+
+// The same for count = kWidth. What the next panel will read is fetched meanwhile.
+template <int64_t kWidth, class T>
+HWY_INLINE void transpose_panel(int64_t k, const T* from, int64_t ld, float scale, float* to,
+                                bool fetch) {
+  static_assert(kWidth % 2 == 0);
+  constexpr int64_t kLine = 64 / sizeof(T);
+  int64_t l = 0;
+  for (; l + 4 <= k; l += 4) {
+    if (fetch && l % kLine == 0)
+      for (int64_t i = 0; i < kWidth; ++i) hwy::Prefetch(from + (kWidth + i) * ld + l);
+    int64_t i = 0;
+    for (; i + 4 <= kWidth; i += 4)
+      transpose4(from + i * ld + l, ld, scale, to + l * kWidth + i, kWidth);
+    if (i < kWidth) transpose2(from + i * ld + l, ld, scale, to + l * kWidth + i, kWidth);
+  }
+  transpose_border<kWidth>(k - l, kWidth, from + l, ld, scale, to + l * kWidth);
+}
+
+// All of the panels of [count, k] that lies as rows.
+template <int64_t kWidth, class T>
+HWY_INLINE void transpose_panels(int64_t k, int64_t count, const T* from, int64_t ld, float scale,
+                                 float* to) {
+  int64_t i = 0;
+  for (; i + kWidth <= count; i += kWidth)
+    transpose_panel<kWidth>(k, from + i * ld, ld, scale, to + i * k, i + 2 * kWidth <= count);
+  if (i < count) transpose_border<kWidth>(k, count - i, from + i * ld, ld, scale, to + i * k);
 }
 
 }  // namespace micro_internal
@@ -242,8 +301,8 @@ HWY_NOINLINE void pack_b(int64_t k, int64_t n, const T* b, int64_t ldb, float sc
         const T* from = b + l * ldb + j;
         float* row = panel + l * kColumns;
         if (columns == kColumns) {
-          hn::Store(hn::Mul(scales, load(from)), F(), row);
-          hn::Store(hn::Mul(scales, load(from + kLanes)), F(), row + kLanes);
+          hn::Store(hn::Mul(scales, load(F(), from)), F(), row);
+          hn::Store(hn::Mul(scales, load(F(), from + kLanes)), F(), row + kLanes);
         } else {
           for (int64_t i = 0; i < kColumns; ++i) row[i] = i < columns ? scale * load1(from + i) : 0;
         }
@@ -256,36 +315,35 @@ HWY_NOINLINE void pack_b(int64_t k, int64_t n, const T* b, int64_t ldb, float sc
 template <class T>
 HWY_NOINLINE void pack_b_transposed(int64_t k, int64_t n, const T* bt, int64_t ld, float scale,
                                     float* to) {
-  for (int64_t j = 0; j < n; j += kColumns)
-    micro_internal::transpose_panel<kColumns>(k, std::min(n - j, kColumns), bt + j * ld, ld, scale,
-                                              to + j * k);
+  micro_internal::transpose_panels<kColumns>(k, n, bt, ld, scale, to);
 }
 
 // Strips of kRows rows of A, one after the other, from A [m, k] as it lies: for micro, strip s is
-// Strip::columns(to + s kRows k, kRows). Rows beyond m are zeros.
+// Strip::packed(to + s kRows k). Rows beyond m are zeros.
 template <class T>
 HWY_NOINLINE void pack_a(int64_t m, int64_t k, const T* a, int64_t lda, float* to) {
-  for (int64_t i = 0; i < m; i += kRows)
-    micro_internal::transpose_panel<kRows>(k, std::min(m - i, kRows), a + i * lda, lda, 1,
-                                           to + i * k);
+  micro_internal::transpose_panels<kRows>(k, m, a, lda, 1, to);
 }
 
 // The same strips from the transpose of A, at [k, m].
 template <class T>
 HWY_NOINLINE void pack_a_transposed(int64_t m, int64_t k, const T* at, int64_t ld, float* to) {
   using namespace micro_internal;
-  constexpr int64_t kGroup = 16;
+  // Whole vectors are copied; what is too much is written over by the next column.
+  constexpr int64_t kGroup = 16, kStep = std::min<int64_t>(kLanes, 8);
+  constexpr int64_t kCopied = (kRows + kStep - 1) / kStep * kStep;
+  const hn::CappedTag<float, kStep> f;
   for (int64_t begin = 0; begin < k; begin += kGroup) {
     const int64_t end = std::min(k, begin + kGroup);
     for (int64_t i = 0; i < m; i += kRows) {
-      const int64_t rows = std::min(m - i, kRows);
-      for (int64_t l = begin; l < end; ++l) {
-        const T* from = at + l * ld + i;
-        float* column = to + i * k + l * kRows;
-        int64_t r = 0;
-        for (; r + 4 <= rows; r += 4) copy4(from + r, column + r);
-        for (; r < kRows; ++r) column[r] = r < rows ? load1(from + r) : 0;
-      }
+      const T* from = at + begin * ld + i;
+      float* column = to + i * k + begin * kRows;
+      int64_t l = begin;
+      if (i + kCopied <= m)
+        for (; l + kCopied / kRows < end; ++l, from += ld, column += kRows)
+          for (int64_t r = 0; r < kCopied; r += kStep) hn::StoreU(load(f, from + r), f, column + r);
+      for (; l < end; ++l, from += ld, column += kRows)
+        for (int64_t r = 0; r < kRows; ++r) column[r] = i + r < m ? load1(from + r) : 0;
     }
   }
 }

@@ -6,7 +6,7 @@ namespace plait {
 
 std::span<const FastKernel> fast_kernels() {
   static constexpr std::array<FastKernel, 4> kernels = {{
-      {"matmul", fast_matmul},
+      {"matmul", fast_matmul, fast_matmul},
       {"attention", fast_attention, fast_attention_bf16},
       {"attention_grad", fast_attention_grad, fast_attention_grad_bf16},
       {"orthogonalize", fast_orthogonalize},
