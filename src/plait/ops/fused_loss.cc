@@ -21,6 +21,7 @@ namespace {
 // The logits of a chunk of tokens, and what their products need.
 template <size_t first>
 int64_t workspace(const Attrs&, const Types& in, int threads) {
+  if (in[first].dtype == Dtype::f64) return 0;  // the reference brings its own memory
   const int64_t tokens = in[first].dims[0].size, d = in[first].dims[1].size;
   const int64_t v = in[first + 1].dims[0].size, chunk = loss_chunk_tokens(tokens, v);
   const int64_t products = std::max({gemm_scratch_bytes(chunk, v, d, threads, Dtype::f32),
