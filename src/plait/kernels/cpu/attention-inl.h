@@ -84,7 +84,7 @@ template <class A, class B>
 HWY_INLINE void scale_row(int64_t n, const A* from, float by, B* to) {
   const V factor = hn::Set(F(), by);
   int64_t l = 0;
-  for (; l + kLanes <= n; l += kLanes) store(hn::Mul(factor, load(from + l)), to + l);
+  for (; l + kLanes <= n; l += kLanes) store(hn::Mul(factor, load(F(), from + l)), to + l);
   for (; l < n; ++l) store1(by * load1(from + l), to + l);
 }
 template <class A, class B>

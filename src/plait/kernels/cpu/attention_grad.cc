@@ -134,7 +134,8 @@ class Backward {
   float dot(const T* a, const T* b) const {
     V sum = hn::Zero(F());
     int64_t l = 0;
-    for (; l + kLanes <= n_.size; l += kLanes) sum = hn::MulAdd(load(a + l), load(b + l), sum);
+    for (; l + kLanes <= n_.size; l += kLanes)
+      sum = hn::MulAdd(load(F(), a + l), load(F(), b + l), sum);
     float rest = 0;
     for (; l < n_.size; ++l) rest += load1(a + l) * load1(b + l);
     return rest + hn::GetLane(hn::SumOfLanes(F(), sum));
