@@ -2,6 +2,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "plait/base/rng.h"
@@ -69,6 +70,9 @@ Batch random_batch(const Model& model, int64_t microbatches) {
 }  // namespace plait::bench
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "gemm")
+    return plait::bench::gemm_table(argc > 2 ? std::atoi(argv[2]) : 1,
+                                    argc > 3 ? std::atof(argv[3]) : 1);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();
