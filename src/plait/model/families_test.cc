@@ -235,7 +235,7 @@ void run_block(const Graph& g, std::vector<HostTensor>& values) {
     }
     std::vector<double> scratch;
     if (op.workspace != nullptr)
-      scratch.resize(static_cast<size_t>(op.workspace(node.attrs, types)) / 8 + 1);
+      scratch.resize(static_cast<size_t>(op.workspace(node.attrs, types, 1)) / 8 + 1);
     op.reference.f64({&node.attrs, in, out, scratch.data()});
   }
 }
