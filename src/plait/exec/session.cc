@@ -9,6 +9,7 @@
 
 #include "plait/exec/box.h"
 #include "plait/exec/executor.h"
+#include "plait/kernels/cpu/team.h"
 
 namespace plait {
 
@@ -82,6 +83,7 @@ struct Session::Impl {
   std::vector<std::unique_ptr<Executor>> ranks;
   std::vector<RankCounters> counters;
   std::unique_ptr<RankThreads> threads;
+  std::vector<std::vector<int>> cores;
   bool failed = false;
   Watch watching;
 
@@ -101,6 +103,9 @@ struct Session::Impl {
     threads = std::make_unique<RankThreads>(n, [&device, compute, pin](int rank) {
       device.start_team({compute, pin ? rank * compute : -1});
     });
+    cores.resize(programs.ranks.size());
+    if (!pin) return;
+    threads->run([&](int rank) { cores[static_cast<size_t>(rank)] = team_cores(compute); });
   }
 
   // Calls f(rank, buffer id, buffer) for every state with the prefix.
@@ -123,6 +128,8 @@ const Programs& Session::programs() const { return impl_->programs; }
 const VerifyReport& Session::report() const { return impl_->report; }
 uint64_t Session::digest() const { return plait::digest(impl_->programs); }
 const std::vector<RankCounters>& Session::counters() const { return impl_->counters; }
+
+const std::vector<std::vector<int>>& Session::cores() const { return impl_->cores; }
 
 std::vector<std::vector<ActionTime>> Session::times() const {
   std::vector<std::vector<ActionTime>> times;

@@ -50,6 +50,14 @@ struct ActionTime {
   int64_t begin = 0, end = 0;
 };
 
+// One step under a watch of times, as the driver saw it and by action.
+struct StepTimes {
+  int64_t step = 0;
+  double seconds = 0;          // of all of it: data, the session's step, checks
+  double session_seconds = 0;  // of Session::step
+  std::vector<std::vector<ActionTime>> actions;  // by rank, parallel to its program's actions
+};
+
 // What a rank counted itself in the last step, to be held against the verifier's report.
 struct RankCounters {
   int64_t sent_bytes = 0;
@@ -86,6 +94,8 @@ class Session {
   const std::vector<RankCounters>& counters() const;
   // Of the last step under a watch of times: by rank, parallel to the actions of its program.
   std::vector<std::vector<ActionTime>> times() const;
+  // By rank, the core to which each compute thread is pinned; empty: they are not.
+  const std::vector<std::vector<int>>& cores() const;
 
  private:
   struct Impl;

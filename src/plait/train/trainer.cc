@@ -186,7 +186,12 @@ StepReport Trainer::step() {
   batch.step["hyper"] = hyper(wide(model_.dtype), r.learning_rate, r.step);
   std::optional<std::pair<int64_t, double>> small;
   if (config_.noise_every > 0 && done_ % config_.noise_every == 0) small = measure_small(batch);
-  session_.step(batch);
+  const bool timed =
+      keep_times_ > 0 && (config_.patience > 0 || r.step > config_.steps - keep_times_);
+  if (timed)
+    timed_session_step(batch, r.step);
+  else
+    session_.step(batch);
   r.loss = session_.scalar("loss");
   const double squares = session_.scalar("grad_sum_squares");
   r.gradient_norm = std::sqrt(squares);
@@ -200,7 +205,21 @@ StepReport Trainer::step() {
   tokens_seen_ += r.labelled;
   r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   r.tokens_per_second = static_cast<double>(r.tokens) / r.seconds;
+  if (timed) times_.back().seconds = r.seconds;
   return r;
+}
+
+void Trainer::timed_session_step(const Batch& batch, int64_t step) {
+  session_.watch({.times = true});
+  const auto begin = std::chrono::steady_clock::now();
+  session_.step(batch);
+  StepTimes t;
+  t.step = step;
+  t.session_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  t.actions = session_.times();
+  times_.push_back(std::move(t));
+  if (static_cast<int64_t>(times_.size()) > keep_times_) times_.pop_front();
 }
 
 std::optional<std::pair<int64_t, double>> Trainer::measure_small(const Batch& batch) {

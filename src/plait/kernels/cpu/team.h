@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "plait/kernels/device.h"
 
@@ -17,6 +18,8 @@ namespace plait {
 
 // Device::start_team of the CPU.
 void start_team(const Team& team);
+// The core to which each thread of the caller's team is pinned; empty: some thread is not.
+std::vector<int> team_cores(int threads);
 
 namespace team_internal {
 void run(int threads, void (*f)(void*, int, int), void* context);
