@@ -470,9 +470,9 @@ namespace plait {
 HWY_EXPORT(attention_grad_f32);
 HWY_EXPORT(attention_grad_bf16);
 
-void fast_attention_grad(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(attention_grad_f32)(args); }
-void fast_attention_grad_bf16(const KernelArgs& args) {
-  HWY_DYNAMIC_DISPATCH(attention_grad_bf16)(args);
+void fast_attention_grad(const KernelArgs& args) {
+  if (args.in[0].dtype == Dtype::bf16) return HWY_DYNAMIC_DISPATCH(attention_grad_bf16)(args);
+  HWY_DYNAMIC_DISPATCH(attention_grad_f32)(args);
 }
 
 }  // namespace plait
