@@ -6,7 +6,7 @@
 // diagonal down, so every query has met a key, itself, after the first. For each panel of queries
 // (16 with AVX2) scores, probabilities and the sums of o stay in the first-level cache while keys
 // and values, widened to f32 once for the block, come from the second.
-#include "plait/kernels/cpu/kernels.h"
+#include "plait/kernels/cpu/cpu.h"
 #include "plait/kernels/cpu/targets.h"
 #include "plait/kernels/cpu/team.h"
 

@@ -8,7 +8,7 @@
 // go keep to it. Where (sequence, key/value head) pairs share out evenly, each is one thread's,
 // query block by query block. Elsewhere all threads go in rounds: round r has the tiles whose query
 // and key blocks are r apart, no two of which add to the same.
-#include "plait/kernels/cpu/kernels.h"
+#include "plait/kernels/cpu/cpu.h"
 #include "plait/kernels/cpu/targets.h"
 #include "plait/kernels/cpu/team.h"
 

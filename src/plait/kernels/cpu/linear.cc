@@ -1,7 +1,7 @@
-// Products with what surrounds them (ops/fused_linear.cc): one pass of gemm, which adds bias and
-// addend while it writes.
+// matmul, and products with what surrounds them (ops/fused_linear.cc): one pass of gemm, which
+// takes every layout as it is and adds bias and addend while it writes.
+#include "plait/kernels/cpu/cpu.h"
 #include "plait/kernels/cpu/gemm.h"
-#include "plait/kernels/cpu/kernels.h"
 
 namespace plait {
 
@@ -29,6 +29,8 @@ Epilogue adding(const TensorView& addend) {
 }
 
 }  // namespace
+
+void fast_matmul(const KernelArgs& args) { multiply(args, args.in[0], args.in[1], {}); }
 
 void fast_linear_bias(const KernelArgs& args) {
   Epilogue e;

@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "hwy/foreach_target.h"
+#include "plait/kernels/cpu/cpu.h"
 #include "plait/kernels/cpu/gemm.h"
-#include "plait/kernels/cpu/kernels.h"
 #include "plait/kernels/cpu/math-inl.h"
 #include "plait/ops/loss_chunks.h"
 #include "plait/ops/ops.h"

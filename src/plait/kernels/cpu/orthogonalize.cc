@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plait/kernels/cpu/cpu.h"
 #include "plait/kernels/cpu/gemm.h"
-#include "plait/kernels/cpu/kernels.h"
 
 namespace plait {
 

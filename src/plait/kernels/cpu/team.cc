@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 // libgomp's own entry points: what a compiler makes of `#pragma omp parallel`. Called by name so
-// that every compiler shares the team of oneDNN, which was built with gcc.
+// that every compiler uses the same runtime.
 extern "C" {
 void omp_set_num_threads(int threads);
 int omp_get_thread_num(void);
