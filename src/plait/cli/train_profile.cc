@@ -93,6 +93,7 @@ nlohmann::ordered_json TrainProfile::facts(int64_t done) const {
 
 void TrainProfile::measure(int threads, Dtype dtype) {
   if (!o_.profile.asked()) return;
+  dtype_ = dtype;
   limits_ = measure_limits(threads, dtype);
   std::string bf16;
   if (limits_->bf16_flops_per_second > 0)
@@ -124,6 +125,8 @@ void TrainProfile::finish(const Trainer& trainer) {
                  steps_text(o_.config.steps - n + 1, o_.config.steps));
     return;
   }
+  // The machine may have been busier at the start.
+  limits_ = best_of(*limits_, measure_limits(limits_->threads, dtype_));
   const Programs& programs = trainer.session().programs();
   if (!o_.profile.trace.empty()) {
     write_text(o_.profile.trace, trace_text(programs, steps.back(), *limits_));
