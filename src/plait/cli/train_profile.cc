@@ -1,5 +1,8 @@
 #include "plait/cli/train_profile.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "plait/io/files.h"
@@ -36,6 +39,16 @@ void check_file(const char* flag, const std::string& path, std::string_view head
 
 std::string steps_text(int64_t first, int64_t last) {
   return first == last ? fmt::format("step {}", last) : fmt::format("steps {} to {}", first, last);
+}
+
+// Others that use the processors make everything slower, and by chance.
+void note_load() {
+  double load = 0;
+  const auto cores = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
+  if (getloadavg(&load, 1) == 1 && load > cores / 2)
+    fmt::print(
+        "  note: this machine is in use, load {:.1f} on {:.0f} cores: times will be too long\n",
+        load, cores);
 }
 
 }  // namespace
@@ -93,6 +106,8 @@ nlohmann::ordered_json TrainProfile::facts(int64_t done) const {
 
 void TrainProfile::measure(int threads, Dtype dtype) {
   if (!o_.profile.asked()) return;
+  note_load();
+  dtype_ = dtype;
   limits_ = measure_limits(threads, dtype);
   std::string bf16;
   if (limits_->bf16_flops_per_second > 0)
@@ -124,6 +139,8 @@ void TrainProfile::finish(const Trainer& trainer) {
                  steps_text(o_.config.steps - n + 1, o_.config.steps));
     return;
   }
+  // The machine may have been busier at the start.
+  limits_ = best_of(*limits_, measure_limits(limits_->threads, dtype_));
   const Programs& programs = trainer.session().programs();
   if (!o_.profile.trace.empty()) {
     write_text(o_.profile.trace, trace_text(programs, steps.back(), *limits_));

@@ -23,13 +23,14 @@ class TrainProfile {
 
   void measure(int threads, Dtype dtype);  // before the trainer exists
   void begin(Trainer& trainer);            // before its first step
-  void finish(const Trainer& trainer);     // after its last
+  void finish(const Trainer& trainer);     // after its last; measures once more
 
  private:
   bool averages() const { return o_.profile.table || !o_.profile.json.empty(); }
   int64_t averaged(int64_t done) const;  // how many steps, of those after `done`
   const TrainOptions& o_;
   std::optional<Limits> limits_;
+  Dtype dtype_ = Dtype::f32;
   int64_t first_ = 1;  // step of this run
 };
 

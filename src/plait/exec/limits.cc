@@ -139,6 +139,16 @@ Limits measure_limits(int threads, Dtype dtype, const Device& device) {
   return std::async(std::launch::async, [&] { return measure(threads, dtype, device); }).get();
 }
 
+Limits best_of(const Limits& a, const Limits& b) {
+  PLAIT_CHECK(a.threads == b.threads, "limits of {} and of {} threads", a.threads, b.threads);
+  Limits best = a;
+  best.flops_per_second = std::max(a.flops_per_second, b.flops_per_second);
+  best.bf16_flops_per_second = std::max(a.bf16_flops_per_second, b.bf16_flops_per_second);
+  best.bytes_per_second = std::max(a.bytes_per_second, b.bytes_per_second);
+  best.seconds = a.seconds + b.seconds;
+  return best;
+}
+
 Cost cost_of(const Programs& programs, int rank, const Action& a, const Limits& limits) {
   const Program& p = programs.ranks.at(static_cast<size_t>(rank));
   Cost c;

@@ -26,6 +26,8 @@ struct Limits {
 // In a thread that ends with it, so that no team of compute threads stays behind. bf16 is measured
 // only if it is the type; f64 has no fast kernels and is held against f32.
 Limits measure_limits(int threads, Dtype dtype, const Device& device = cpu_device());
+// The best of two measurements, for a machine that others use too; `seconds` of both together.
+Limits best_of(const Limits& a, const Limits& b);
 
 // Of one run of an action on one rank.
 struct Cost {

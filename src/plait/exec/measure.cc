@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
+#include "plait/base/cores.h"
 #include "plait/base/half.h"
 
 namespace plait {
@@ -177,7 +177,7 @@ StepEstimate measure_step(const Programs& programs, double budget_seconds, const
     e.rank_seconds = std::max(e.rank_seconds, seconds);
     e.total_seconds += seconds;
   }
-  const double cores = std::max(1U, std::thread::hardware_concurrency());
+  const double cores = usable_cores();
   e.seconds = std::max(e.rank_seconds, e.total_seconds / cores);
   return e;
 }

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "plait/base/cores.h"
 #include "plait/exec/box.h"
 #include "plait/exec/executor.h"
 #include "plait/kernels/cpu/team.h"
@@ -99,7 +100,7 @@ struct Session::Impl {
     for (int r = 0; r < n; ++r)
       ranks.push_back(std::make_unique<Executor>(programs, r, world.transport(r), device, options));
     const int compute = programs.threads;
-    const bool pin = o.pin && n * compute <= static_cast<int>(std::thread::hardware_concurrency());
+    const bool pin = o.pin && n * compute <= usable_cores();
     threads = std::make_unique<RankThreads>(n, [&device, compute, pin](int rank) {
       device.start_team({compute, pin ? rank * compute : -1});
     });

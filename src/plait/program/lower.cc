@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <set>
-#include <thread>
 
+#include "plait/base/cores.h"
 #include "plait/base/glob.h"
 #include "plait/plan/fuse.h"
 #include "plait/program/emit.h"
@@ -405,10 +405,7 @@ Placement state_placement(const StateDef& state, const Placement& param) {
   return p;
 }
 
-int share_of_cores(int ranks) {
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(1, cores / std::max(1, ranks));
-}
+int share_of_cores(int ranks) { return std::max(1, usable_cores() / std::max(1, ranks)); }
 
 Lowered lower(const Model& model, const Plan& plan, const LowerOptions& options) {
   if (options.train && model.loss == kNone) fail("model '{}' has no loss to train on", model.name);

@@ -84,7 +84,20 @@ void divide(ProfileRow& row, double steps) {
     *x /= steps;
 }
 
-std::string ms(double seconds) { return fmt::format("{:.3f}", seconds * 1e3); }
+std::string time_text(double seconds) {
+  return seconds < 1 ? fmt::format("{:.3g} ms", seconds * 1e3) : fmt::format("{:.3g} s", seconds);
+}
+// Milliseconds, with decimals that suit a step as long as this profile's.
+struct Milliseconds {
+  int decimals;
+  explicit Milliseconds(const Profile& p)
+      : decimals(p.step_seconds < 0.1 ? 3
+                 : p.step_seconds < 1 ? 2
+                                      : 1) {}
+  std::string operator()(double seconds) const {
+    return fmt::format("{:.{}f}", seconds * 1e3, decimals);
+  }
+};
 std::string percent(double part, double whole) {
   return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
 }
@@ -107,18 +120,19 @@ std::string foreword(const Profile& p) {
   if (p.limits.bf16_flops_per_second > 0)
     bf16 = fmt::format(", {} in bf16", rate_text(p.limits.bf16_flops_per_second, "FLOP/s"));
   std::string text = fmt::format(
-      "{}: {} ms, {} x {}. The limit of a call is the longer of its FLOPs at {} (a matmul of 768 x "
+      "{}: {}, {} x {}. The limit of a call is the longer of its FLOPs at {} (a matmul of 768 x "
       "768 x 768{}) and the bytes of its operands and results at {} (adding tensors of 64 MB), "
-      "measured before the run in {:.2f} s{}; what lies in a cache goes beyond it.",
-      steps_text(p.steps), ms(p.step_seconds), count_of(p.ranks, "rank"),
+      "the best measured here before and after the run{}; what lies in a cache goes beyond it.",
+      steps_text(p.steps), time_text(p.step_seconds), count_of(p.ranks, "rank"),
       count_of(p.threads, "thread"), rate_text(p.limits.flops_per_second, "FLOP/s"), bf16,
-      rate_text(p.limits.bytes_per_second, "B/s"), p.limits.seconds,
+      rate_text(p.limits.bytes_per_second, "B/s"),
       p.ranks == 1 ? "" : " by one rank alone, while all ranks share memory here");
   if (p.ranks > 1) text += " Calls are of all ranks, times the mean of a rank.";
   return paragraph(text, "  ");
 }
 
 std::string rows_table(const Profile& p) {
+  const Milliseconds ms(p);
   Table table({p.rows.empty() || p.rows[0].shapes.empty() ? "op" : "op and shapes", "calls", "ms",
                "of step", "rate", "of limit", "gap ms"});
   for (const ProfileRow& row : p.rows) {
@@ -151,6 +165,7 @@ std::map<Part, Total> totals(const Profile& p) {
 }
 
 std::string totals_table(const Profile& p) {
+  const Milliseconds ms(p);
   Table table({"in all", "ms", "of step", "of limit", "gap ms"});
   const std::map<Part, Total> sums = totals(p);
   for (const Part part : kParts) {
