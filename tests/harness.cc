@@ -149,7 +149,7 @@ HostTensors random_parameters(const Model& model, uint64_t seed) {
     HostTensor t(Dtype::f64, dims);
     const double center = p.init.kind == Init::Kind::ones ? 1 : 0;
     for (int64_t i = 0; i < t.elements(); ++i) t.as<double>()[i] = center + 0.2 * d.gauss();
-    all[p.name] = convert(t, model.dtype);
+    all[p.name] = convert(t, param_dtype(model));
   }
   return all;
 }
@@ -190,12 +190,12 @@ Batch random_batch(const Model& model, int64_t microbatches, uint64_t seed) {
     HostTensor weights(Dtype::f64, {tokens.size});
     for (size_t i = 0; i < masks[m].size(); ++i)
       weights.as<double>()[i] = masks[m][i] / static_cast<double>(std::max<int64_t>(1, counted));
-    batch.microbatches[m]["weights"] = convert(weights, model.dtype);
+    batch.microbatches[m]["weights"] = convert(weights, wide(model.dtype));
   }
   HostTensor hyper(Dtype::f64, {2});
   hyper.as<double>()[0] = kHarnessRate;
   hyper.as<double>()[1] = 1;
-  batch.step["hyper"] = convert(hyper, model.dtype);
+  batch.step["hyper"] = convert(hyper, wide(model.dtype));
   return batch;
 }
 
@@ -327,7 +327,7 @@ CaseResult run_f64(const Case& c) {
   return result;
 }
 
-HostTensors f32_gradients(const Model& model, const Plan& plan, const Truth& truth) {
+HostTensors rounded_gradients(const Model& model, const Plan& plan, const Truth& truth) {
   SessionOptions options;
   options.poison = true;
   Session session(lower(model, plan, harness_options()).programs, options);
@@ -344,7 +344,8 @@ HostTensors f32_gradients(const Model& model, const Plan& plan, const Truth& tru
   return gradients;
 }
 
-CaseResult run_f32(const Case& c) {
+// In f32 or bf16: one step, every gradient within 4x of one rank's own error.
+CaseResult run_rounded(const Case& c, Dtype dtype) {
   CaseResult result;
   result.ranks = c.plan.mesh.ranks();
   Truth truth = make_truth(c);
@@ -353,9 +354,9 @@ CaseResult run_f32(const Case& c) {
   for (HostTensors& m : truth.batch.microbatches)
     m["weights"] = convert(convert(m["weights"], Dtype::f32), Dtype::f64);
   truth.reference = reference_step(truth.model, truth.parameters, truth.batch);
-  const Model model = with_dtype(truth.model, Dtype::f32);
-  const HostTensors one = f32_gradients(model, one_rank_plan(c.plan.microbatches), truth);
-  const HostTensors many = f32_gradients(model, c.plan, truth);
+  const Model model = with_dtype(truth.model, dtype);
+  const HostTensors one = rounded_gradients(model, one_rank_plan(c.plan.microbatches), truth);
+  const HostTensors many = rounded_gradients(model, c.plan, truth);
   // Each tensor within 4x of one rank's own error on that tensor, or of the median of its errors:
   // a single error can be zero by luck.
   auto relative = [&](const std::string& name, const HostTensor& found) {
@@ -369,7 +370,8 @@ CaseResult run_f32(const Case& c) {
   std::sort(sorted.begin(), sorted.end());
   const double median = sorted[sorted.size() / 2];
   for (const auto& [name, t] : many) {
-    const double error = relative(name, t), bound = 4 * std::max(own.at(name), median);
+    const double error = relative(name, t);
+    const double bound = 4 * std::max(own.at(name), median);
     result.worst = std::max(result.worst, error == 0 ? 0 : error / bound);
     if (!(error <= bound))
       result.what +=
@@ -390,7 +392,7 @@ CaseResult run_case(const Case& c, Dtype dtype) {
     } catch (const Error& e) {
       return {Outcome::refused, e.what(), 0, c.plan.mesh.ranks()};
     }
-    return dtype == Dtype::f64 ? run_f64(c) : run_f32(c);
+    return dtype == Dtype::f64 ? run_f64(c) : run_rounded(c, dtype);
   } catch (const std::exception& e) {
     return {Outcome::failed, e.what(), 0, c.plan.mesh.ranks()};
   }

@@ -35,22 +35,19 @@ int run_many(int64_t plans, uint64_t seed, bool with_mutants, int f32_every) {
   std::array<int64_t, 3> outcomes{};
   std::map<int, int64_t> by_ranks;
   std::map<std::string, int64_t> refusals;
-  double worst = 0, worst_f32 = 0;
-  int64_t f32_runs = 0;
+  std::map<Dtype, double> worst;
+  std::map<Dtype, int64_t> counted;
   MutantTally tally;
   for (int64_t i = 0; i < plans; ++i) {
     const Case c = random_case(seed * 1000003 + static_cast<uint64_t>(i));
     bool runs = true;
-    for (const Dtype dtype : {Dtype::f64, Dtype::f32}) {
-      if (dtype == Dtype::f32 && i % f32_every != 0) continue;
+    for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+      if (dtype != Dtype::f64 && i % f32_every != 0) continue;
       const CaseResult r = run_case(c, dtype);
       ++outcomes[static_cast<size_t>(r.outcome)];
-      if (dtype == Dtype::f64)
-        ++by_ranks[r.ranks];
-      else
-        ++f32_runs;
-      (dtype == Dtype::f64 ? worst : worst_f32) =
-          std::max(dtype == Dtype::f64 ? worst : worst_f32, r.worst);
+      if (dtype == Dtype::f64) ++by_ranks[r.ranks];
+      ++counted[dtype];
+      worst[dtype] = std::max(worst[dtype], r.worst);
       if (r.outcome == Outcome::refused) ++refusals[r.what];
       runs = runs && r.outcome == Outcome::passed;
       if (r.outcome != Outcome::failed) continue;
@@ -60,13 +57,14 @@ int run_many(int64_t plans, uint64_t seed, bool with_mutants, int f32_every) {
     }
     if (with_mutants && runs && i % 4 == 0) plant_mutants(c, 24, tally);
   }
-  fmt::print("{} plans, {} runs in f64 and {} in f32: {} passed, {} refused, {} failed\n", plans,
-             plans, f32_runs, outcomes[0], outcomes[1], outcomes[2]);
+  fmt::print("{} plans, {} runs in f64, {} in f32, {} in bf16: {} passed, {} refused, {} failed\n",
+             plans, counted[Dtype::f64], counted[Dtype::f32], counted[Dtype::bf16], outcomes[0],
+             outcomes[1], outcomes[2]);
   for (const auto& [ranks, n] : by_ranks)
     fmt::print("  {} rank{}: {}\n", ranks, ranks == 1 ? "" : "s", n);
   for (const auto& [what, n] : refusals) fmt::print("  refused {} times: {}\n", n, what);
-  fmt::print("largest error, as a share of its tolerance: f64 {:.3g}, f32 {:.3g}\n", worst,
-             worst_f32);
+  fmt::print("largest error, as a share of its tolerance: f64 {:.3g}, f32 {:.3g}, bf16 {:.3g}\n",
+             worst[Dtype::f64], worst[Dtype::f32], worst[Dtype::bf16]);
   if (with_mutants) print_tally(tally);
   // A harness whose plans are mostly refused would prove nothing.
   const bool too_many_refused = outcomes[1] * 5 > plans;
@@ -81,16 +79,18 @@ int main(int argc, char** argv) {
   CLI::App app{"random plans against one rank"};
   int64_t plans = 300;
   uint64_t seed = 1;
-  bool mutants = false, f32 = false;
+  bool mutants = false;
+  std::string dtype = "f64";
   int f32_every = 4;
   std::string case_file;
   app.add_option("--plans", plans, "how many random plans");
   app.add_option("--seed", seed, "of the draws");
   app.add_flag("--mutants", mutants, "plant faults as well");
-  app.add_option("--f32-every", f32_every, "every n-th plan also in f32")
+  app.add_option("--f32-every", f32_every, "every n-th plan also in f32 and in bf16")
       ->check(CLI::PositiveNumber);
   app.add_option("--case", case_file, "run one case from a file");
-  app.add_flag("--f32", f32, "run the case in f32");
+  app.add_option("--dtype", dtype, "of the case: f64, f32 or bf16")
+      ->check(CLI::IsMember({"f64", "f32", "bf16"}));
   CLI11_PARSE(app, argc, argv);
   try {
     if (case_file.empty()) return plait::run_many(plans, seed, mutants, f32_every);
@@ -98,8 +98,7 @@ int main(int argc, char** argv) {
     if (!in) plait::fail("'{}' cannot be opened", case_file);
     std::stringstream text;
     text << in.rdbuf();
-    return plait::run_one(plait::parse_case(text.str(), case_file),
-                          f32 ? plait::Dtype::f32 : plait::Dtype::f64);
+    return plait::run_one(plait::parse_case(text.str(), case_file), plait::parse_dtype(dtype));
   } catch (const std::exception& e) {
     std::cerr << "plait_harness: " << e.what() << "\n";
     return 1;

@@ -13,6 +13,7 @@
 
 #include "plait/base/half.h"
 #include "plait/base/rng.h"
+#include "plait/ir/fused.h"
 
 namespace plait {
 
@@ -25,27 +26,16 @@ struct Wide {
   std::vector<size_t> in, out;
 };
 
-const Wide& wide_of(std::string_view op) {
+bool has(const std::vector<size_t>& list, size_t i) {
+  return std::find(list.begin(), list.end(), i) != list.end();
+}
+
+// Ops of updates take gradients of either type into states that are f32.
+const std::map<std::string_view, Wide>& wide_in_updates() {
   static const std::map<std::string_view, Wide> wide = {
-      {"rms_norm", {{1}, {}}},
-      {"rms_norm_grad_x", {{1}, {}}},
-      {"rms_norm_grad_w", {{2}, {0}}},
-      {"layer_norm", {{1, 2}, {}}},
-      {"layer_norm_grad_x", {{1}, {}}},
-      {"layer_norm_grad_w", {{}, {0}}},
-      {"add_bias", {{1}, {}}},
-      {"sum_rows", {{}, {0}}},
-      {"attention", {{}, {1}}},
-      {"attention_grad", {{5}, {}}},
-      {"row_lse", {{}, {0}}},
-      {"lse_grad", {{1, 2}, {}}},
-      {"pick", {{}, {0}}},
-      {"pick_grad", {{2}, {}}},
       {"dot", {{}, {0}}},
       {"sum_squares", {{}, {0}}},
       {"sum_along", {{}, {0}}},
-      {"mul_scalar", {{1}, {}}},
-      {"accumulate", {{0}, {0}}},
       {"adamw", {{0, 2, 3, 4, 5}, {0, 1, 2}}},
       {"sgd", {{0, 2, 3}, {0}}},
       {"sgd_momentum", {{0, 2, 3, 4}, {0, 1}}},
@@ -56,13 +46,45 @@ const Wide& wide_of(std::string_view op) {
       {"muon_momentum", {{0, 2}, {0, 1}}},
       {"muon_step", {{0, 1, 2, 3}, {0}}},
   };
-  static const Wide none;
-  const auto found = wide.find(op);
-  return found == wide.end() ? none : found->second;
+  return wide;
 }
 
-bool has(const std::vector<size_t>& list, size_t i) {
-  return std::find(list.begin(), list.end(), i) != list.end();
+// By the op's rule; of a fused op, by the rules of the row.
+Wide wide_of(const OpDef& op, const Attrs& attrs, const std::vector<TensorType>& in) {
+  if (const auto known = wide_in_updates().find(op.name); known != wide_in_updates().end())
+    return known->second;
+  Wide wide;
+  if (op.expansion == nullptr) {
+    const Rule rule = parse_rules(op.rule(attrs, in)).front();
+    for (size_t i = 0; i < rule.wide_in.size(); ++i)
+      if (rule.wide_in[i]) wide.in.push_back(i);
+    for (size_t i = 0; i < rule.wide_out.size(); ++i)
+      if (rule.wide_out[i]) wide.out.push_back(i);
+    return wide;
+  }
+  const Expansion& e = *op.expansion;
+  const Graph g = expand(op, attrs, in);
+  std::vector<bool> is_wide(e.names.size(), false);
+  std::vector<Wide> own;
+  for (size_t n = 0; n < g.nodes.size(); ++n) {
+    std::vector<TensorType> types;
+    for (const ValueId v : g.nodes[n].in) types.push_back(g.type(v));
+    own.push_back(wide_of(find_op(g.nodes[n].op), g.nodes[n].attrs, types));
+    for (const size_t i : own[n].in) is_wide[e.nodes[n].in[i]] = true;
+  }
+  for (size_t n = 0; n < g.nodes.size(); ++n) {
+    // Element-wise ops on columns of statistics are wide because their operands are.
+    const std::vector<size_t>& from = e.nodes[n].in;
+    const bool all = own[n].in.empty() &&
+                     std::all_of(from.begin(), from.end(), [&](size_t v) { return is_wide[v]; });
+    for (size_t i = 0; i < e.nodes[n].out.size(); ++i)
+      is_wide[e.nodes[n].out[i]] = all || has(own[n].out, i);
+  }
+  for (size_t i = 0; i < e.operands; ++i)
+    if (is_wide[i]) wide.in.push_back(i);
+  for (size_t i = 0; i < e.results.size(); ++i)
+    if (is_wide[e.results[i]]) wide.out.push_back(i);
+  return wide;
 }
 
 Dtype stored(Dtype type, Dtype narrow, bool wide) {
@@ -144,7 +166,7 @@ std::string named(const KernelCall& c, Dtype narrow, const char* target) {
 void compare(const KernelCall& c, Dtype narrow, const Values& exact, const Values& sizes,
              const Values& found, const std::string& name) {
   for (size_t r = 0; r < exact.size(); ++r) {
-    const bool rounded = narrow == Dtype::bf16 && !has(wide_of(c.op.name).out, r);
+    const bool rounded = narrow == Dtype::bf16 && !has(wide_of(c.op, c.attrs, c.in).out, r);
     double largest = 0;
     for (const double v : exact[r]) largest = std::max(largest, std::abs(v));
     ASSERT_EQ(found[r].size(), exact[r].size());
@@ -162,12 +184,12 @@ void compare(const KernelCall& c, Dtype narrow, const Values& exact, const Value
 
 void hold_type(const KernelCall& call, Kernel kernel, Dtype narrow) {
   const KernelCall c = with_values(call, narrow);
-  const Values exact = run_kernel(c, c.op.reference.f64, {Dtype::f64});
+  const Values exact = run_kernel(c, run_reference, {Dtype::f64});
   KernelCall positive = c;
   for (auto& operand : positive.values)
     for (double& v : operand) v = std::abs(v);
   const Values sizes =
-      sums_products(c.op.name) ? run_kernel(positive, c.op.reference.f64, {Dtype::f64}) : exact;
+      sums_products(c.op.name) ? run_kernel(positive, run_reference, {Dtype::f64}) : exact;
   on_every_target([&](const char* target) {
     const std::string name = named(c, narrow, target);
     const Values found = run_kernel(c, kernel, {narrow});
@@ -199,7 +221,7 @@ KernelCall with_values(KernelCall c, Dtype narrow) {
       values.push_back(integers && c.integers
                            ? c.integers(i, k)
                            : c.low + (c.high - c.low) * uniform(11, Stream::test, next++));
-    const Dtype dtype = stored(c.in[i].dtype, narrow, has(wide_of(c.op.name).in, i));
+    const Dtype dtype = stored(c.in[i].dtype, narrow, has(wide_of(c.op, c.attrs, c.in).in, i));
     for (double& v : values) v = as_stored(v, dtype);
   }
   return c;
@@ -223,7 +245,7 @@ std::vector<std::vector<double>> run_kernel(const KernelCall& c, Kernel kernel, 
     for (size_t d = 0; d < t.dims.size(); ++d) v.dims[d] = v.global[d] = t.dims[d].size;
     return v;
   };
-  const Wide& wide = wide_of(c.op.name);
+  const Wide wide = wide_of(c.op, c.attrs, types);
   std::vector<TensorView> in, out;
   for (size_t i = 0; i < types.size(); ++i) {
     in.push_back(view(types[i], has(wide.in, i)));
@@ -236,9 +258,12 @@ std::vector<std::vector<double>> run_kernel(const KernelCall& c, Kernel kernel, 
   for (size_t r = 0; r < results.size(); ++r) out.push_back(view(results[r], has(wide.out, r)));
   for (const auto& [result, operand] : c.op.in_place)
     if (how.in_place) out[result].data = in[operand].data;
-  const int64_t space = c.op.workspace == nullptr ? 0 : c.op.workspace(c.attrs, types, how.threads);
+  std::vector<TensorType> stored_types = types;
+  for (size_t i = 0; i < types.size(); ++i) stored_types[i].dtype = in[i].dtype;
+  const int64_t space =
+      c.op.workspace == nullptr ? 0 : c.op.workspace(c.attrs, stored_types, how.threads);
   memory.emplace_back(space);
-  kernel({&c.attrs, in, out, memory.back().data(), how.threads});
+  kernel({&c.attrs, in, out, memory.back().data(), how.threads, &c.op});
   for (size_t m = 0; m < memory.size(); ++m)
     EXPECT_TRUE(memory[m].whole()) << c.op.name << " wrote behind memory " << m;
   std::vector<std::vector<double>> found;

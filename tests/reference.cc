@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plait/ir/op.h"
+#include "plait/ir/fused.h"
 
 namespace plait {
 
@@ -42,7 +42,8 @@ void run_node(const Graph& graph, const Node& node, Values& values) {
   const int64_t bytes = op.workspace == nullptr ? 0 : op.workspace(node.attrs, types, 1);
   std::vector<double> workspace(static_cast<size_t>(bytes / 8 + 8));
   KernelArgs args{&node.attrs, in, out, workspace.data()};
-  (out[0].dtype == Dtype::f64 ? op.reference.f64 : op.reference.f32)(args);
+  args.op = &op;
+  run_reference(args);
 }
 
 void add_to(HostTensor& sum, const HostTensor& term) {

@@ -9,7 +9,7 @@ constexpr std::array<DtypeInfo, 5> kTable = {{
     {"f32", "F32", 1, 4, true, false},
     {"f64", "F64", 1, 8, true, false},
     {"i32", "I32", 1, 4, false, false},
-    {"bf16", "BF16", 1, 2, true, true},
+    {"bf16", "BF16", 1, 2, true, false},
     {"f16", "F16", 1, 2, true, true},
 }};
 
@@ -25,9 +25,9 @@ const DtypeInfo& info(Dtype dtype) { return kTable.at(static_cast<size_t>(dtype)
 Dtype parse_dtype(std::string_view name) {
   const DtypeInfo* found = find(name);
   if (found != nullptr && found->stored_only)
-    fail("element type {} is for files only; compute in f32 or f64", name);
+    fail("element type {} is for files only; compute in f32, f64 or bf16", name);
   if (found != nullptr) return static_cast<Dtype>(found - kTable.data());
-  fail("unknown element type '{}'; known are f32, f64, i32", name);
+  fail("unknown element type '{}'; known are f32, f64, bf16, i32", name);
 }
 
 Dtype parse_stored_dtype(std::string_view name) {

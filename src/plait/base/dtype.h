@@ -10,8 +10,8 @@
 
 namespace plait {
 
-// bf16 and f16 are element types of files only: they are converted on the way (half.h), and no
-// model, buffer or kernel has them.
+// f16 is an element type of files only: it is converted on the way (half.h). bf16 holds activations
+// and copies of weights; statistics, sums and what is updated stay f32 beside it (`wide`).
 enum class Dtype : uint8_t { f32, f64, i32, bf16, f16 };
 
 struct DtypeInfo {
@@ -28,7 +28,10 @@ const DtypeInfo& info(Dtype dtype);
 Dtype parse_dtype(std::string_view name);
 // Types of files too, by plait's own names.
 Dtype parse_stored_dtype(std::string_view name);
-bool is_computed_float(Dtype dtype);  // f32 and f64
+bool is_computed_float(Dtype dtype);  // f32, f64 and bf16
+inline bool is_half(Dtype dtype) { return dtype == Dtype::bf16 || dtype == Dtype::f16; }
+// The type of sums and statistics where tensors are of this one: f32 for bf16, else itself.
+inline Dtype wide(Dtype dtype) { return dtype == Dtype::bf16 ? Dtype::f32 : dtype; }
 
 // Bytes of `elements` elements; throws on overflow, on negative counts and on a cut block.
 int64_t dtype_bytes(Dtype dtype, int64_t elements);
@@ -39,8 +42,8 @@ template <class F>
 decltype(auto) dispatch_float(Dtype dtype, F&& f) {
   if (dtype == Dtype::f32) return f.template operator()<float>();
   if (dtype == Dtype::f64) return f.template operator()<double>();
-  if (info(dtype).stored_only)
-    fail("element type {} is for files only; convert to f32 or f64", info(dtype).name);
+  if (dtype == Dtype::bf16 || info(dtype).stored_only)
+    fail("element type {} has no arithmetic of its own; convert to f32 or f64", info(dtype).name);
   fail("element type {} where a floating-point one is needed", info(dtype).name);
 }
 

@@ -1,6 +1,6 @@
-// The 16-bit floating-point types of files: bf16 (8 bits of exponent, 7 of mantissa) and f16
-// (IEEE 754 binary16: 5 and 10). They are stored, never computed with: a value is widened
-// exactly when it is read, and rounded once, to nearest and ties to even, when it is written.
+// The 16-bit floating-point types: bf16 (8 bits of exponent, 7 of mantissa) and f16
+// (IEEE 754 binary16: 5 and 10). A value is widened exactly when it is read, and rounded once, to
+// nearest and ties to even, when it is written; nothing is computed in them.
 //
 //   bf16_bits(1.0) == 0x3f80;  f16_value(0x7bff) == 65504.0F
 //
@@ -9,6 +9,9 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
+
+#include "plait/base/dtype.h"
 
 namespace plait {
 
@@ -21,5 +24,21 @@ uint16_t bf16_bits(float value);
 uint16_t f16_bits(float value);
 uint16_t bf16_bits(double value);  // rounded once, not by way of float
 uint16_t f16_bits(double value);
+
+// An element of bf16: arithmetic is done in float, and each result rounded once.
+struct BFloat16 {
+  uint16_t bits = 0;
+  BFloat16() = default;
+  explicit BFloat16(float value) : bits(bf16_bits(value)) {}
+  explicit BFloat16(double value) : bits(bf16_bits(value)) {}
+  operator float() const { return bf16_value(bits); }  // NOLINT: widening is exact
+};
+
+// dispatch_float, with BFloat16 for bf16.
+template <class F>
+decltype(auto) dispatch_computed(Dtype dtype, F&& f) {
+  if (dtype == Dtype::bf16) return f.template operator()<BFloat16>();
+  return dispatch_float(dtype, std::forward<F>(f));
+}
 
 }  // namespace plait

@@ -56,13 +56,13 @@ HostTensor convert(HostTensor tensor, Dtype dtype) {
   if (tensor.dtype == dtype) return tensor;
   if (!info(dtype).is_float)
     fail("element type {} where a floating-point one is needed", info(dtype).name);
-  const bool from_half = info(tensor.dtype).stored_only;
-  if (from_half && info(dtype).stored_only)  // by way of f32: widening is exact
+  const bool from_half = is_half(tensor.dtype);
+  if (from_half && is_half(dtype))  // by way of f32: widening is exact
     return convert(convert(std::move(tensor), Dtype::f32), dtype);
   HostTensor result(dtype, tensor.dims);
   if (from_half) {
     widen(tensor, result);
-  } else if (info(dtype).stored_only) {
+  } else if (is_half(dtype)) {
     narrow(tensor, result);
   } else {
     const int64_t n = tensor.elements();

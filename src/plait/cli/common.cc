@@ -39,8 +39,10 @@ void add_batch_options(CLI::App& command, CommonOptions& o) {
   command.add_option("--slot-tokens", o.slot_tokens, "tokens of a sequence")
       ->check(whole_number(1, kMaxSlots))
       ->capture_default_str();
-  command.add_option("--dtype", o.dtype, "f32 or f64; left out: as the model says")
-      ->check(CLI::IsMember({"f32", "f64"}));
+  command
+      .add_option("--dtype", o.dtype,
+                  "f32, f64, or bf16 with f32 sums and updates; left out: as the model says")
+      ->check(CLI::IsMember({"f32", "f64", "bf16"}));
 }
 
 void add_save_dtype(CLI::App& command, std::string& dtype) {
@@ -60,8 +62,16 @@ void add_ranks_option(CLI::App& command, CommonOptions& o) {
       ->check(whole_number(1, 1 << 20));
 }
 
+void add_threads_option(CLI::App& command, CommonOptions& o) {
+  command
+      .add_option("--threads", o.threads,
+                  "compute threads of each rank; left out: the cores shared out")
+      ->check(whole_number(1, 1024));
+}
+
 void add_world_options(CLI::App& command, CommonOptions& o) {
   add_ranks_option(command, o);
+  add_threads_option(command, o);
   command.add_option("--optimizer", o.optimizer, "how parameters are updated")
       ->check(CLI::IsMember(optimizer_names()))
       ->capture_default_str();
@@ -107,8 +117,9 @@ Compiled compile(const Model& model, const Plan& plan, int ranks, const LowerOpt
   }
 }
 
-LowerOptions lower_options(const CommonOptions& o) {
+LowerOptions lower_options(const CommonOptions& o, const Plan& plan) {
   LowerOptions options;
+  options.threads = o.threads > 0 ? o.threads : share_of_cores(plan.mesh.ranks());
   options.optimizer.name = o.optimizer;
   return options;
 }

@@ -17,7 +17,8 @@ struct CommonOptions {
   int64_t slots = 2, slot_tokens = 128;
   std::string dtype;  // empty: as the model says
   std::string optimizer = "adamw";
-  int ranks = 0;  // size of the world; 0: what the plan says
+  int ranks = 0;    // size of the world; 0: what the plan says
+  int threads = 0;  // compute threads of each rank; 0: the cores shared out
 };
 // Checks of options, with short words. A whole number in decimal; a path that is not empty.
 CLI::Validator whole_number(int64_t least, int64_t most);
@@ -29,7 +30,8 @@ void add_batch_options(CLI::App& command, CommonOptions& options);  // slots, dt
 void add_save_dtype(CLI::App& command, std::string& dtype);
 std::optional<Dtype> save_dtype(const std::string& dtype);  // nothing for an empty one
 void add_ranks_option(CLI::App& command, CommonOptions& options);
-void add_world_options(CLI::App& command, CommonOptions& options);  // ranks, optimizer
+void add_threads_option(CLI::App& command, CommonOptions& options);
+void add_world_options(CLI::App& command, CommonOptions& options);  // ranks, threads, optimizer
 
 // For commands that train nothing: dropout in config.json is of no effect.
 Model open_model(const CommonOptions& options, Head head);
@@ -55,7 +57,7 @@ struct Compiled {
 };
 // Lowers and verifies; throws PlanRefused.
 Compiled compile(const Model& model, const Plan& plan, int ranks, const LowerOptions& options);
-LowerOptions lower_options(const CommonOptions& options);
+LowerOptions lower_options(const CommonOptions& options, const Plan& plan);
 
 // check_save_target, and a folder can be made beside it: asked before training.
 void check_can_save(const std::string& folder, const SaveOptions& options = {});

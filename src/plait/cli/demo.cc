@@ -40,6 +40,19 @@ std::unique_ptr<Data> open_bytes(const DemoOptions& o, int64_t vocabulary) {
 
 std::string as_text(const std::vector<int32_t>& bytes) { return byte_tokenizer()->decode(bytes); }
 
+LowerOptions demo_lowering(const DemoOptions& o, const Plan& plan) {
+  LowerOptions options;
+  options.optimizer = o.config.optimizer;
+  options.threads = share_of_cores(plan.mesh.ranks());
+  return options;
+}
+
+TrainConfig demo_config(const DemoOptions& o, const Plan& plan) {
+  TrainConfig config = o.config;
+  config.threads = share_of_cores(plan.mesh.ranks());
+  return config;
+}
+
 class Demo {
  public:
   explicit Demo(DemoOptions options);
@@ -74,8 +87,8 @@ Demo::Demo(DemoOptions options)
       model_(load_model("llama-demo", {o_.slots, o_.slot_tokens}, Head::loss)),
       plan_(load_plan(o_.plan)),
       data_(open_bytes(o_, model_.extent("V").size)),
-      compiled_(compile(model_, plan_, 0, {})),
-      trainer_(model_, plan_, *data_, o_.config) {}
+      compiled_(compile(model_, plan_, 0, demo_lowering(o_, plan_))),
+      trainer_(model_, plan_, *data_, demo_config(o_, plan_)) {}
 
 void Demo::section(const std::string& title) {
   fmt::print("{}[{}] {}\n", sections_ == 0 ? "" : "\n", sections_ + 1, title);
@@ -185,7 +198,7 @@ void Demo::sample() {
 void Demo::compare_one_rank() {
   section("The same training on one rank");
   const Plan one = one_rank_plan(plan_.microbatches);
-  Trainer trainer(model_, one, *data_, o_.config);
+  Trainer trainer(model_, one, *data_, demo_config(o_, one));
   trainer.set_parameters(initial_parameters(model_, o_.config.seed));
   const std::string many = count_of(plan_.mesh.ranks(), "rank");
   Table table({"step", "loss, " + many, "loss, 1 rank", "relative difference"}, "    ");
@@ -233,6 +246,7 @@ void Demo::save_and_load() {
   const Model loaded = load_model(o_.out, {o_.slots, o_.slot_tokens}, Head::loss);
   LowerOptions options;
   options.train = false;
+  options.threads = share_of_cores(plan_.mesh.ranks());
   Session session(lower(loaded, plan_, options).programs, {});
   session.set_states("param/", load_parameters(loaded, o_.out));
   const double again = evaluate(session, *data_, trainer_.layout(), trainer_.eval_batches());

@@ -87,6 +87,7 @@ void run_eval(EvalOptions o) {
   const Plan plan = o.plan.empty() ? one_rank_plan(1) : load_plan(o.plan);
   LowerOptions options;
   options.train = false;
+  options.threads = share_of_cores(plan.mesh.ranks());
   Session session(compile(model, plan, o.ranks, options).lowered.programs, {});
   session.set_states("param/", parameters);
   const BatchLayout layout = batch_layout(model, plan.microbatches);

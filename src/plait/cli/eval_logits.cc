@@ -43,6 +43,7 @@ void write_logits(const std::string& path, const Model& model, Plan plan, int ra
   plan.microbatches = 1;
   LowerOptions options;
   options.train = false;
+  options.threads = share_of_cores(plan.mesh.ranks());
   Session session(compile(model, plan, ranks, options).lowered.programs, {});
   session.set_states("param/", parameters);
   const BatchLayout layout = batch_layout(model, 1);

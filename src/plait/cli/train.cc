@@ -8,7 +8,7 @@
 #include "plait/base/glob.h"
 #include "plait/cli/commands.h"
 #include "plait/cli/export.h"
-#include "plait/cli/train_options.h"
+#include "plait/cli/train_profile.h"
 #include "plait/exec/measure.h"
 #include "plait/infer/generate.h"
 #include "plait/io/files.h"
@@ -17,6 +17,7 @@
 #include "plait/model/preference.h"
 #include "plait/report/explain.h"
 #include "plait/report/explain_data.h"
+#include "plait/report/profile.h"
 #include "plait/report/progress.h"
 #include "plait/report/table.h"
 #include "plait/tokens/tokenizer_files.h"
@@ -62,7 +63,7 @@ class TrainCommand {
   void check_paths();
   std::string from_out(const std::string& path) const;
   bool writes_into_out() const;
-  void check_logs() const;
+  void check_logs();
   void open();
   void open_model_and_data();
   Model open_head(Head head, BatchShape shape) const;
@@ -81,6 +82,7 @@ class TrainCommand {
   bool keeps_best() const { return o_.config.patience > 0 && !o_.out.empty(); }
 
   TrainOptions o_;
+  TrainProfile profile_{o_};
   std::optional<LoraConfig> lora_;
   Model base_, model_;  // without and with the adapter
   Text text_;
@@ -92,6 +94,7 @@ class TrainCommand {
   FileReport as_read_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Generator> generator_;
+  int64_t done_ = 0;  // steps of the checkpoint that is there
   std::optional<double> validation_;
   double measured_seconds_ = 0;
   int64_t measured_steps_ = 0;
@@ -117,7 +120,8 @@ bool TrainCommand::writes_into_out() const {
     return !at.empty() && at != "." && at != ".." && !at.starts_with("../");
   };
   const TrainConfig& c = o_.config;
-  return inside(c.checkpoints) || inside(c.metrics) || inside(c.tensorboard);
+  return inside(c.checkpoints) || inside(c.metrics) || inside(c.tensorboard) ||
+         inside(o_.profile.json) || inside(o_.profile.trace);
 }
 
 void TrainCommand::check_paths() {
@@ -156,7 +160,7 @@ void TrainCommand::check_paths() {
 }
 
 // Where the run will write beside --out.
-void TrainCommand::check_logs() const {
+void TrainCommand::check_logs() {
   const std::string& metrics = o_.config.metrics;
   std::error_code none;
   if (!metrics.empty()) {
@@ -182,7 +186,8 @@ void TrainCommand::check_logs() const {
         "'{}' holds a checkpoint of step {}; add --resume to go on from it, or name another "
         "folder",
         o_.config.checkpoints, steps.back());
-  if (o_.dry_run && !o_.json) fmt::print("  would go on after step {}\n", steps.back());
+  done_ = steps.back();
+  if (o_.dry_run && !o_.json) fmt::print("  would go on after step {}\n", done_);
 }
 
 Model TrainCommand::open_head(Head head, BatchShape shape) const {
@@ -235,10 +240,13 @@ void TrainCommand::set_steps() {
 void TrainCommand::open() {
   check_paths();
   check_logs();
+  profile_.check();
   open_model_and_data();
   plan_ = open_plan();
   set_steps();
-  lowering_ = lower_options(o_);
+  profile_.check_steps();
+  lowering_ = lower_options(o_, plan_);
+  o_.config.threads = lowering_.threads;
   for (const auto& [name, value] : o_.settings) set_setting(lowering_.optimizer, name, value);
   for (const std::string& pattern : o_.no_decay) {
     ParamGroup group;
@@ -284,20 +292,23 @@ nlohmann::ordered_json TrainCommand::facts() const {
                      {"peak_bytes", r.peak_live_bytes},
                      {"arena_bytes", r.arena_bytes},
                      {"sent_bytes_a_step", r.sent_bytes}});
-  return {{"model", model_.name},
-          {"parameters", model_.parameter_count()},
-          {"trained_parameters", model_.trained_count()},
-          {"tokenizer", text_.from},
-          {"steps", o_.config.steps},
-          {"tokens_a_step", layout.tokens()},
-          {"tokens", checked_mul(layout.tokens(), o_.config.steps)},
-          {"plan", print_plan(plan_)},
-          {"optimizer", o_.config.optimizer.name},
-          {"ranks", ranks},
-          {"flops_a_step", estimate_->flops},
-          {"estimated_seconds_a_step", estimate_->seconds},
-          {"estimated_seconds", estimate_->seconds * static_cast<double>(o_.config.steps)},
-          {"digest", fmt::format("{:016x}", digest(compiled_->lowered.programs))}};
+  nlohmann::ordered_json all = {
+      {"model", model_.name},
+      {"parameters", model_.parameter_count()},
+      {"trained_parameters", model_.trained_count()},
+      {"tokenizer", text_.from},
+      {"steps", o_.config.steps},
+      {"tokens_a_step", layout.tokens()},
+      {"tokens", checked_mul(layout.tokens(), o_.config.steps)},
+      {"plan", print_plan(plan_)},
+      {"optimizer", o_.config.optimizer.name},
+      {"ranks", ranks},
+      {"flops_a_step", estimate_->flops},
+      {"estimated_seconds_a_step", estimate_->seconds},
+      {"estimated_seconds", estimate_->seconds * static_cast<double>(o_.config.steps)},
+      {"digest", fmt::format("{:016x}", digest(compiled_->lowered.programs))}};
+  all.update(profile_.facts(done_));
+  return all;
 }
 
 void TrainCommand::describe() {
@@ -326,7 +337,7 @@ void TrainCommand::describe() {
               estimate_->extrapolated,
               duration_text(estimate_->seconds * static_cast<double>(o_.config.steps))),
           "  "));
-  fmt::print("  nothing was trained: --dry-run\n");
+  fmt::print("{}  nothing was trained: --dry-run\n", profile_.plan(done_));
 }
 
 // ---- the run --------------------------------------------------------------------------------
@@ -363,7 +374,9 @@ void TrainCommand::start() {
     reference =
         std::make_unique<PreferenceReference>(frozen, plan_, parameters, o_.preference.beta);
   }
+  profile_.measure(lowering_.threads, model_.dtype);
   trainer_ = std::make_unique<Trainer>(model_, plan_, *data_, o_.config, std::move(reference));
+  fmt::print("  {}\n", threads_text(lowering_.threads, trainer_->session().cores()));
   trainer_->set_parameters(parameters);
   trainer_->set_description({{"model", o_.model},
                              {"config", base_.config_json},
@@ -372,6 +385,7 @@ void TrainCommand::start() {
                              {"adapter", lora_ ? lora_facts(*lora_) : nullptr},
                              {"optimizer", optimizer_facts(lowering_.optimizer)}});
   resume();
+  profile_.begin(*trainer_);
 }
 
 void TrainCommand::sample(int64_t step) {
@@ -461,6 +475,7 @@ int TrainCommand::run() {
       trainer_->run([&](const StepReport& r) { step_done(r, progress); }, stop.flag());
   if (ending != Ending::stopped) {
     finish(ending);
+    profile_.finish(*trainer_);
     return 0;
   }
   const bool only_out = o_.config.checkpoints.empty() && !o_.out.empty();
@@ -471,6 +486,7 @@ int TrainCommand::run() {
              : o_.config.checkpoints.empty()
                  ? "nothing was saved: neither --out nor --checkpoints"
                  : fmt::format("saved in '{}', go on with --resume", o_.config.checkpoints));
+  profile_.finish(*trainer_);
   return 128 + stop.signal();
 }
 

@@ -174,6 +174,30 @@ void add_watching(CLI::App& command, TrainOptions& o) {
       ->group(group);
 }
 
+void add_profile(CLI::App& command, TrainOptions& o) {
+  const std::string group = "Where the time goes";
+  ProfileConfig& p = o.profile;
+  command
+      .add_flag(
+          "--profile", p.table,
+          "after the run, print time by op, its share of what this machine allows, and the gap")
+      ->group(group);
+  command
+      .add_option("--profile-steps", p.steps,
+                  "last steps of the run to take the mean of; not its first")
+      ->check(whole_number(1, 1000))
+      ->capture_default_str()
+      ->group(group);
+  command.add_flag("--profile-shapes", p.by_shape, "a row for every op and its shapes")
+      ->group(group);
+  command.add_option("--profile-json", p.json, "write the profile there as JSON")
+      ->check(a_path())
+      ->group(group);
+  command.add_option("--trace", p.trace, "write the last step there, for ui.perfetto.dev")
+      ->check(a_path())
+      ->group(group);
+}
+
 void add_files(CLI::App& command, TrainOptions& o) {
   const std::string group = "Files";
   TrainConfig& c = o.config;
@@ -219,6 +243,7 @@ void note_given(const CLI::App& command, TrainOptions& o) {
     if (name.starts_with("--lora-") && name != "--lora-rank") o.of_adapters.push_back(name);
     if (name == "--beta" || name == "--preference-loss" || name == "--label-smoothing")
       o.of_pairs.push_back(name);
+    if (name == "--profile-steps" || name == "--profile-shapes") o.of_profile.push_back(name);
   }
 }
 
@@ -234,6 +259,7 @@ void add_train_options(CLI::App& command, TrainOptions& o) {
       ->check(CLI::IsMember({"none", "selective", "full"}));
   add_batch_options(command, o);
   add_ranks_option(command, o);
+  add_threads_option(command, o);
   command.add_option("--seed", o.config.seed, "of parameters and data order")
       ->check(whole_number(0, INT64_MAX))
       ->capture_default_str();
@@ -241,6 +267,7 @@ void add_train_options(CLI::App& command, TrainOptions& o) {
   add_optimizer(command, o);
   add_adapters(command, o);
   add_watching(command, o);
+  add_profile(command, o);
   add_files(command, o);
 }
 

@@ -16,10 +16,19 @@ struct SampleConfig {
   double temperature = 0.8;
 };
 
+// Where the time of a step goes: --profile, --trace.
+struct ProfileConfig {
+  bool table = false, by_shape = false;
+  int64_t steps = 5;        // the last of the run, its first left out
+  std::string json, trace;  // files; empty: none
+  bool asked() const { return table || !json.empty() || !trace.empty(); }
+};
+
 struct TrainOptions : CommonOptions {
   DataFlags data;
   TrainConfig config;
   SampleConfig samples;
+  ProfileConfig profile;
   std::optional<int64_t> steps, epochs;
   int64_t microbatches = 1;                              // without a plan
   std::string recompute;                                 // empty: as the plan says
@@ -27,9 +36,10 @@ struct TrainOptions : CommonOptions {
   LoraConfig lora;                                       // rank 0: none
   TrainOptions() { lora.rank = 0; }
   PreferenceOptions preference;
-  std::vector<std::string> trained;                // patterns; empty: all
-  std::vector<std::string> no_decay;               // patterns
-  std::vector<std::string> of_adapters, of_pairs;  // flags given that mean nothing without
+  std::vector<std::string> trained;   // patterns; empty: all
+  std::vector<std::string> no_decay;  // patterns
+  // Flags given that mean nothing without an adapter, pairs, a profile.
+  std::vector<std::string> of_adapters, of_pairs, of_profile;
   std::string init, adapter, out, save_dtype;
   bool no_dropout = false, from_scratch = false, merge = false, resume = false, dry_run = false,
        json = false;

@@ -68,7 +68,7 @@ Compiled read_programs(const Model& model, const Plan& plan, const VerifyOptions
          mesh_words(programs.mesh), mesh_words(plan.mesh));
   // Whatever the file says it means, it is held to what the model computes.
   programs.meaning =
-      lower(model, one_rank_plan(plan.microbatches), lower_options(o)).programs.meaning;
+      lower(model, one_rank_plan(plan.microbatches), lower_options(o, plan)).programs.meaning;
   c.report = verify(programs);
   return c;
 }
@@ -78,7 +78,7 @@ void run_verify(const VerifyOptions& o) {
   const Plan plan = load_plan(o.plan);
   const bool given = !o.programs_in.empty();
   const Compiled c =
-      given ? read_programs(model, plan, o) : compile(model, plan, o.ranks, lower_options(o));
+      given ? read_programs(model, plan, o) : compile(model, plan, o.ranks, lower_options(o, plan));
   if (!o.programs_out.empty()) write_text(o.programs_out, print_programs(c.lowered.programs));
   if (o.json) return print_report(c);
   fmt::print("verified: {}, {}, digest {:016x}\n",
@@ -107,7 +107,7 @@ void run_verify_json(const VerifyOptions& o) {
 void run_explain(const CommonOptions& o) {
   const Model model = open_model(o, Head::loss);
   const Plan plan = load_plan(o.plan);
-  const Compiled c = compile(model, plan, o.ranks, lower_options(o));
+  const Compiled c = compile(model, plan, o.ranks, lower_options(o, plan));
   fmt::print("{}", explain(model, plan, c.lowered, c.report));
 }
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
+
+#include "plait/base/half.h"
 
 namespace plait {
 
@@ -18,6 +21,7 @@ T combine(T a, T b, Reduce reduce) {
 
 template <class T>
 struct ReduceInto {
+  using Wide = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
   const Strided& to;
   Reduce reduce;
   static void take(void* self, const std::byte* data) {
@@ -27,9 +31,10 @@ struct ReduceInto {
       T* target = reinterpret_cast<T*>(to.data + row * to.stride);
       const T* source = reinterpret_cast<const T*>(data + row * to.row_bytes);
       if (reduce == Reduce::sum) {
-        for (int64_t i = 0; i < n; ++i) target[i] += source[i];
+        for (int64_t i = 0; i < n; ++i) target[i] = T(Wide(target[i]) + Wide(source[i]));
       } else {
-        for (int64_t i = 0; i < n; ++i) target[i] = combine(target[i], source[i], reduce);
+        for (int64_t i = 0; i < n; ++i)
+          target[i] = T(combine(Wide(target[i]), Wide(source[i]), reduce));
       }
     }
   }
@@ -37,7 +42,7 @@ struct ReduceInto {
 
 void receive_reduce(Transport& transport, int from, const Strided& target, Dtype dtype,
                     Reduce reduce) {
-  dispatch_float(dtype, [&]<class T>() {
+  dispatch_computed(dtype, [&]<class T>() {
     ReduceInto<T> into{target, reduce};
     transport.receive(from, target.bytes(), {ReduceInto<T>::take, &into});
   });

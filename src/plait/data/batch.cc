@@ -7,7 +7,7 @@ namespace plait {
 
 BatchLayout batch_layout(const Model& model, int64_t microbatches) {
   const Extent& t = model.extent("T");
-  return {microbatches, t.units(), t.unit, model.dtype};
+  return {microbatches, t.units(), t.unit, wide(model.dtype)};
 }
 
 namespace {
@@ -56,7 +56,7 @@ void check_batch(const Batch& batch, const Model& model) {
     check_range(get("labels", Dtype::i32), "labels", vocabulary, m);
     check_range(get("positions", Dtype::i32), "positions", t.unit, m);
     check_sequences(get("sequences", Dtype::i32).as<int32_t>(), t, m);
-    const HostTensor& weights = get("weights", model.dtype);
+    const HostTensor& weights = get("weights", wide(model.dtype));
     for (int64_t i = 0; i < t.size; ++i)
       if (!std::isfinite(weights.at(i)))
         fail("batch: micro-batch {}: weights[{}] is {}", m, i, weights.at(i));

@@ -1,6 +1,9 @@
 #include "plait/exec/box.h"
 
+#include <array>
 #include <cstring>
+
+#include "plait/model/model.h"
 
 namespace plait {
 
@@ -33,7 +36,8 @@ void for_each_run(const Box& box, const std::vector<int64_t>& dims, int64_t elem
   if (box.elements() == 0) return;
   const size_t rank = dims.size();
   const int64_t run = rank == 0 ? element_bytes : box.size[rank - 1] * element_bytes;
-  std::vector<int64_t> at(rank, 0);
+  std::array<int64_t, kMaxDims> at{};  // inputs are copied in every step, which allocates nothing
+  PLAIT_CHECK(rank <= at.size(), "a tensor of {} dimensions", rank);
   for (int64_t local = 0;; local += run) {
     int64_t global = 0;
     for (size_t d = 0; d < rank; ++d) global = global * dims[d] + box.begin[d] + at[d];

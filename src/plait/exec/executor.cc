@@ -1,9 +1,11 @@
 #include "plait/exec/executor.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "plait/base/digest.h"
+#include "plait/base/half.h"
 #include "plait/exec/box.h"
 
 namespace plait {
@@ -11,6 +13,10 @@ namespace plait {
 namespace {
 
 int64_t element_bytes(const Buffer& b) { return dtype_bytes(b.type.dtype, 1); }
+
+int64_t nanoseconds() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 // The box of each ring member's part: the operand of an all-gather, the result of a
 // reduce-scatter.
@@ -59,7 +65,8 @@ Executor::Prepared Executor::prepare(const Action& a) {
   if (a.kind == ActionKind::op) {
     for (BufferId b : a.in) p.in.push_back(view(b));
     for (BufferId b : a.out) p.out.push_back(view(b));
-    p.kernel = device_.kernel(find_op(a.name), buffer(a.out[0]).type.dtype);
+    p.op = &find_op(a.name);
+    p.kernel = device_.kernel(*p.op, kernel_dtype(p.in, p.out));
   }
   if (a.kind == ActionKind::input) {
     const Buffer& b = buffer(a.out[0]);
@@ -100,7 +107,7 @@ void Executor::gone(BufferId id) { live_bytes_ -= buffer(id).bytes; }
 
 void Executor::fill(BufferId id, double value) {
   const Buffer& b = buffer(id);
-  dispatch_float(b.type.dtype, [&]<class T>() {
+  dispatch_computed(b.type.dtype, [&]<class T>() {
     std::fill_n(reinterpret_cast<T*>(data(id)), b.local.elements(), static_cast<T>(value));
   });
 }
@@ -145,6 +152,7 @@ void Executor::run(const Action& a, Prepared& p, const Batch& batch) {
       args.out = p.out;
       args.workspace = a.workspace == kNone ? nullptr : data(a.workspace);
       args.threads = programs_.threads;
+      args.op = p.op;
       p.kernel(args);
       return;
     }
@@ -220,9 +228,16 @@ void Executor::step(const Batch& batch) {
   const int64_t sent_before = transport_.sent_bytes();
   counters_.peak_live_bytes = live_bytes_;
   digests_.assign(watch_.replicas ? program_.actions.size() : 0, {});
+  times_.resize(watch_.times ? program_.actions.size() : 0);
+  int64_t before = watch_.times ? nanoseconds() : 0;
   for (size_t i = 0; i < program_.actions.size(); ++i) {
     try {
       run(program_.actions[i], prepared_[i], batch);
+      if (watch_.times) {
+        const int64_t now = nanoseconds();
+        times_[i] = {before, now};
+        before = now;
+      }
     } catch (const std::exception& e) {
       fail("{}: {}", describe(programs_, rank_, i), e.what());
     }

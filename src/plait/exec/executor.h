@@ -24,7 +24,8 @@ class Executor {
   void watch(const Watch& what) { watch_ = what; }
   // Throws NotFinite when a state that a step reads holds such a value.
   void check_states() const;
-  const ResultDigests& digests() const { return digests_; }  // of the last step, if watched
+  const ResultDigests& digests() const { return digests_; }        // of the last step, if watched
+  const std::vector<ActionTime>& times() const { return times_; }  // likewise
 
   std::byte* data(BufferId id) { return arena_.get() + buffer(id).offset; }
   const std::byte* data(BufferId id) const { return arena_.get() + buffer(id).offset; }
@@ -33,6 +34,7 @@ class Executor {
  private:
   struct Prepared {
     Kernel kernel = nullptr;
+    const OpDef* op = nullptr;
     std::vector<TensorView> in, out;
     Ring ring;
     std::vector<Strided> blocks;  // of the ring's members
@@ -64,6 +66,7 @@ class Executor {
   RankCounters counters_;
   Watch watch_;
   ResultDigests digests_;
+  std::vector<ActionTime> times_;
 };
 
 // The channels that a set of programs uses, with their largest messages.

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <thread>
 
+#include "plait/base/half.h"
+
 namespace plait {
 
 namespace {
@@ -44,13 +46,13 @@ std::map<std::string, Call> distinct_calls(const Programs& programs) {
       if (a.kind != ActionKind::op) continue;
       std::string key = print_action(p, a);
       key = fmt::format("{} {}", a.name, attributes(key));
-      for (const TensorType& t : local_types(p, a.in)) key += " " + to_string(t);
+      for (const TensorType& t : local_types(p, a.in)) key += fmt::format(" {}", to_string(t));
       Call& call = calls[key];
       if (call.action == nullptr) {
         const std::vector<TensorType> types = local_types(p, a.in);
         call.action = &a;
         call.program = &p;
-        call.flops = find_op(a.name).flops(a.attrs, types);
+        call.flops = flops_of(find_op(a.name), a.attrs, types);
         for (const auto* list : {&a.in, &a.out})
           for (const BufferId b : *list) call.bytes += p.buffer(b).bytes;
         if (a.workspace != kNone) call.bytes += p.buffer(a.workspace).bytes;
@@ -77,7 +79,9 @@ class Operands {
   }
   Operands(const Operands&) = delete;
   Operands& operator=(const Operands&) = delete;
-  KernelArgs args(const Attrs& attrs) const { return {&attrs, in_, out_, workspace_, threads_}; }
+  KernelArgs args(const Attrs& attrs, const OpDef& op) const {
+    return {&attrs, in_, out_, workspace_, threads_, &op};
+  }
 
  private:
   TensorView make(const Buffer& b) {
@@ -95,7 +99,7 @@ class Operands {
       const int64_t unit = b.local.dims.empty() ? 1 : std::max<int64_t>(1, b.local.dims[0].unit);
       for (int64_t i = 0; i < n; ++i) v.as<int32_t>()[i] = static_cast<int32_t>(i / unit % 2);
     } else {
-      dispatch_float(v.dtype, [&]<class T>() {
+      dispatch_computed(v.dtype, [&]<class T>() {
         for (int64_t i = 0; i < n; ++i) v.as<T>()[i] = static_cast<T>(0.01 * (1 + i % 17));
       });
     }
@@ -112,9 +116,9 @@ class Operands {
 // Best of a few calls; one call only if it is long.
 double time_call(const Call& call, const Device& device, int threads) {
   const Operands operands(call, device, threads);
-  const Kernel kernel = device.kernel(find_op(call.action->name),
-                                      call.program->buffer(call.action->out[0]).type.dtype);
-  const KernelArgs args = operands.args(call.action->attrs);
+  const OpDef& op = find_op(call.action->name);
+  const KernelArgs args = operands.args(call.action->attrs, op);
+  const Kernel kernel = device.kernel(op, kernel_dtype(args.in, args.out));
   kernel(args);  // builds what is built once
   double best = 1e300;
   const auto begin = Clock::now();

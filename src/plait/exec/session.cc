@@ -9,6 +9,7 @@
 
 #include "plait/exec/box.h"
 #include "plait/exec/executor.h"
+#include "plait/kernels/cpu/team.h"
 
 namespace plait {
 
@@ -82,6 +83,7 @@ struct Session::Impl {
   std::vector<std::unique_ptr<Executor>> ranks;
   std::vector<RankCounters> counters;
   std::unique_ptr<RankThreads> threads;
+  std::vector<std::vector<int>> cores;
   bool failed = false;
   Watch watching;
 
@@ -93,14 +95,17 @@ struct Session::Impl {
               programs.channel_slots, o.limit_seconds),
         counters(programs.ranks.size()) {
     const int n = static_cast<int>(programs.ranks.size());
+    const Device& device = o.device == nullptr ? cpu_device() : *o.device;
     for (int r = 0; r < n; ++r)
-      ranks.push_back(
-          std::make_unique<Executor>(programs, r, world.transport(r), cpu_device(), options));
+      ranks.push_back(std::make_unique<Executor>(programs, r, world.transport(r), device, options));
     const int compute = programs.threads;
     const bool pin = o.pin && n * compute <= static_cast<int>(std::thread::hardware_concurrency());
-    threads = std::make_unique<RankThreads>(n, [compute, pin](int rank) {
-      cpu_device().start_team({compute, pin ? rank * compute : -1});
+    threads = std::make_unique<RankThreads>(n, [&device, compute, pin](int rank) {
+      device.start_team({compute, pin ? rank * compute : -1});
     });
+    cores.resize(programs.ranks.size());
+    if (!pin) return;
+    threads->run([&](int rank) { cores[static_cast<size_t>(rank)] = team_cores(compute); });
   }
 
   // Calls f(rank, buffer id, buffer) for every state with the prefix.
@@ -123,6 +128,14 @@ const Programs& Session::programs() const { return impl_->programs; }
 const VerifyReport& Session::report() const { return impl_->report; }
 uint64_t Session::digest() const { return plait::digest(impl_->programs); }
 const std::vector<RankCounters>& Session::counters() const { return impl_->counters; }
+
+const std::vector<std::vector<int>>& Session::cores() const { return impl_->cores; }
+
+std::vector<std::vector<ActionTime>> Session::times() const {
+  std::vector<std::vector<ActionTime>> times;
+  for (const auto& executor : impl_->ranks) times.push_back(executor->times());
+  return times;
+}
 
 void Session::set_states(const std::string& prefix, const HostTensors& tensors) {
   std::map<std::string, bool> used;
@@ -193,7 +206,7 @@ void Session::step(const Batch& batch) {
     for (const auto& executor : impl_->ranks) executor->check_states();
   std::mutex mutex;
   std::exception_ptr first;
-  impl_->threads->run([&](int rank) {
+  const auto one_rank = [&](int rank) {
     Executor& executor = *impl_->ranks[static_cast<size_t>(rank)];
     try {
       executor.step(batch);
@@ -203,7 +216,8 @@ void Session::step(const Batch& batch) {
       impl_->world.abort();
     }
     impl_->counters[static_cast<size_t>(rank)] = executor.counters();
-  });
+  };
+  impl_->threads->run(std::cref(one_rank));  // by reference: nothing is allocated
   if (first) {
     impl_->failed = true;
     std::rethrow_exception(first);

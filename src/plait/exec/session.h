@@ -20,6 +20,8 @@
 
 namespace plait {
 
+struct Device;
+
 // What the driver hands to the `input` actions of one step: global tensors.
 struct Batch {
   std::vector<HostTensors> microbatches;
@@ -27,10 +29,11 @@ struct Batch {
 };
 
 struct SessionOptions {
-  bool pin = false;            // bind compute threads to cores, where there is one for each
-  bool poison = false;         // fill memory with NaN when it is allocated and released
-  double limit_seconds = 300;  // without any message a waiting rank calls it a hang
-  bool trust = false;          // run without verifying; for tests that plant faults
+  bool pin = false;                // bind compute threads to cores, where there is one for each
+  bool poison = false;             // fill memory with NaN when it is allocated and released
+  double limit_seconds = 300;      // without any message a waiting rank calls it a hang
+  bool trust = false;              // run without verifying; for tests that plant faults
+  const Device* device = nullptr;  // null: the CPU's; another table, to time or count its calls
 };
 
 // What is looked at while a step runs: for diagnosis, since it reads every result once more. Every
@@ -39,6 +42,20 @@ struct SessionOptions {
 struct Watch {
   bool finite = false;
   bool replicas = false;
+  bool times = false;  // when each action ran
+};
+
+// When an action ran, in nanoseconds of one steady clock for all ranks.
+struct ActionTime {
+  int64_t begin = 0, end = 0;
+};
+
+// One step under a watch of times, as the driver saw it and by action.
+struct StepTimes {
+  int64_t step = 0;
+  double seconds = 0;          // of all of it: data, the session's step, checks
+  double session_seconds = 0;  // of Session::step
+  std::vector<std::vector<ActionTime>> actions;  // by rank, parallel to its program's actions
 };
 
 // What a rank counted itself in the last step, to be held against the verifier's report.
@@ -75,6 +92,10 @@ class Session {
   //   try { session.step(batch); } catch (const NotFinite& e) { ... e.where.tensor ... }
   void watch(const Watch& what);
   const std::vector<RankCounters>& counters() const;
+  // Of the last step under a watch of times: by rank, parallel to the actions of its program.
+  std::vector<std::vector<ActionTime>> times() const;
+  // By rank, the core to which each compute thread is pinned; empty: they are not.
+  const std::vector<std::vector<int>>& cores() const;
 
  private:
   struct Impl;

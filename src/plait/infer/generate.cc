@@ -16,6 +16,7 @@ Programs logits_programs(const Model& model) {
     fail("model '{}' has {} slots; generation needs 1", model.name, model.extent("T").units());
   LowerOptions options;
   options.train = false;
+  options.threads = share_of_cores(1);
   return lower(model, one_rank_plan(1), options).programs;
 }
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
+
+#include "plait/ir/fused.h"
 
 namespace plait {
 
@@ -16,16 +19,27 @@ int64_t TensorView::elements() const {
   return n;
 }
 
+Dtype kernel_dtype(std::span<const TensorView> in, std::span<const TensorView> out) {
+  for (const auto views : {in, out})
+    for (const TensorView& v : views)
+      if (v.dtype == Dtype::bf16) return v.dtype;
+  return out[0].dtype;
+}
+
 namespace {
 
-std::vector<std::vector<Factor>> parse_operands(std::string_view text) {
+std::vector<std::vector<Factor>> parse_operands(std::string_view text, std::vector<bool>& wide) {
   std::vector<std::vector<Factor>> operands;
   if (text.find_first_not_of(' ') == std::string_view::npos) return operands;
   operands.emplace_back();
+  wide.push_back(false);
   bool proportional = false;
   for (const char c : text) {
     if (c == ',') {
       operands.emplace_back();
+      wide.push_back(false);
+    } else if (c == '^') {
+      wide.back() = true;
     } else if (c == '~') {
       proportional = true;
     } else if (c == '!') {
@@ -81,8 +95,8 @@ Rule parse_rule(std::string_view text) {
     extra = right.substr(semicolon + 1);
     right = right.substr(0, semicolon);
   }
-  rule.in = parse_operands(text.substr(0, arrow));
-  rule.out = parse_operands(right);
+  rule.in = parse_operands(text.substr(0, arrow), rule.wide_in);
+  rule.out = parse_operands(right, rule.wide_out);
   for (const auto& operand : rule.in)
     for (const Factor& f : operand)
       if (!in_all(rule.out, f.letter)) rule.contracted[f.letter] = Reduce::sum;
@@ -142,28 +156,61 @@ void check_attributes(const OpDef& op, const Attrs& attrs) {
 }
 }  // namespace
 
+namespace {
+
+bool is_integer(const OpDef& op, size_t operand) {
+  return std::find(op.integer_operands.begin(), op.integer_operands.end(), operand) !=
+         op.integer_operands.end();
+}
+
+// The element type of the call: that of the first operand which is not wide, if there is one.
+Dtype call_dtype(const OpDef& op, const Rule& rule, const std::vector<TensorType>& in) {
+  std::optional<Dtype> wide;
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (is_integer(op, i)) continue;
+    if (!rule.wide_in[i]) return in[i].dtype;
+    if (!wide) wide = in[i].dtype;
+  }
+  return wide.value_or(Dtype::f32);
+}
+
+}  // namespace
+
+int64_t flops_of(const OpDef& op, const Attrs& attrs, const std::vector<TensorType>& in) {
+  if (op.expansion == nullptr) return op.flops(attrs, in);
+  const Graph g = expand(op, attrs, in);
+  int64_t total = 0;
+  for (const Node& node : g.nodes) {
+    std::vector<TensorType> types;
+    for (const ValueId v : node.in) types.push_back(g.type(v));
+    total = checked_add(total, flops_of(find_op(node.op), node.attrs, types));
+  }
+  return total;
+}
+
 std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs,
                                     const std::vector<TensorType>& in) {
   check_attributes(op, attrs);
+  if (op.expansion != nullptr) {
+    const Graph g = in_the_name_of(op, [&] { return expand(op, attrs, in); });
+    std::vector<TensorType> results;
+    for (const ValueId v : g.outputs) results.push_back(g.type(v));
+    return results;
+  }
   const Rule rule = parse_rules(in_the_name_of(op, [&] { return op.rule(attrs, in); })).front();
   if (in.size() != rule.in.size())
     fail("op '{}': found {} operands, expected {}", op.name, in.size(), rule.in.size());
   std::map<char, Extent> bound;
-  Dtype dtype = Dtype::f32;
-  bool have_dtype = false;
+  const Dtype dtype = call_dtype(op, rule, in);
   for (size_t i = 0; i < in.size(); ++i) {
-    const bool integer = std::find(op.integer_operands.begin(), op.integer_operands.end(), i) !=
-                         op.integer_operands.end();
+    const bool integer = is_integer(op, i);
+    const Dtype expected = rule.wide_in[i] ? wide(dtype) : dtype;
     if (integer != (in[i].dtype == Dtype::i32))
       fail("op '{}' operand {}: found {}, expected {}", op.name, i, to_string(in[i]),
            integer ? "i32" : "a floating-point type");
-    if (!integer) {
-      if (have_dtype && in[i].dtype != dtype)
-        fail("op '{}' operand {}: found {}, expected {} like the operands before", op.name, i,
-             info(in[i].dtype).name, info(dtype).name);
-      dtype = in[i].dtype;
-      have_dtype = true;
-    }
+    if (!integer && in[i].dtype != expected)
+      fail("op '{}' operand {}: found {}, expected {} beside the other operands", op.name, i,
+           info(in[i].dtype).name, info(expected).name);
     if (in[i].dims.size() != rule.in[i].size())
       fail("op '{}' operand {}: found {}, expected {} dimensions", op.name, i, to_string(in[i]),
            rule.in[i].size());
@@ -179,9 +226,9 @@ std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs,
   if (op.check != nullptr) in_the_name_of(op, [&] { op.check(attrs, in); });
   if (op.infer != nullptr) return op.infer(attrs, in);
   std::vector<TensorType> results;
-  for (const auto& operand : rule.out) {
-    TensorType t{dtype, {}};
-    for (const Factor& f : operand) t.dims.push_back(bound.at(f.letter));
+  for (size_t i = 0; i < rule.out.size(); ++i) {
+    TensorType t{rule.wide_out[i] ? wide(dtype) : dtype, {}};
+    for (const Factor& f : rule.out[i]) t.dims.push_back(bound.at(f.letter));
     results.push_back(std::move(t));
   }
   return results;

@@ -8,6 +8,11 @@
 //   row_lse    "t v -> t ; v lse"     splitting v gives pending log-sum-exps
 //   attention  "t ~h, t ~h, ..."      extents that share ~h differ in size, and are split alike
 //
+// A caret before an operand or result says that it is wide: f32 where the call computes in bf16
+// (statistics, weights of norms, sums). Without it, all have the call's element type:
+//
+//   row_lse    "t v -> ^t ; v lse"
+//
 // A dot stands for a scalar operand or result. A factor may be split over mesh axes; every operand
 // that carries it is then split, the others are whole, and the results follow: those that carry it
 // are split, those that do not are pending. So one line gives the shape rule, all legal placements
@@ -19,6 +24,7 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +45,7 @@ struct Factor {
 
 struct Rule {
   std::vector<std::vector<Factor>> in, out;
+  std::vector<bool> wide_in, wide_out;
   // Factors that some result lacks, and how their parts combine there.
   std::map<char, Reduce> contracted;
 };
@@ -61,12 +68,15 @@ struct TensorView {
   int64_t elements() const;
 };
 
+struct OpDef;
+
 struct KernelArgs {
   const Attrs* attrs = nullptr;
   std::span<const TensorView> in;
   std::span<const TensorView> out;
   void* workspace = nullptr;
-  int threads = 1;  // the rank's compute threads; fixed for a run
+  int threads = 1;            // the rank's compute threads; fixed for a run
+  const OpDef* op = nullptr;  // for kernels that serve many ops
 };
 using Kernel = void (*)(const KernelArgs&);
 
@@ -101,11 +111,17 @@ struct OpSample {
   bool full = true;            // does this call reach `flops`? else that is an upper bound
 };
 
+// What a fused op does, as a row of other ops on named values (fused.h).
+struct Expansion;
+
 struct OpDef {
   std::string_view name;
   std::string_view summary;  // one line for people
   // The names that a call may give: numbers, and lists of numbers with "[]" behind the name.
   std::vector<std::string_view> attributes;
+  // A fused op has this instead of a rule, infer, check, grad, flops and reference: all of them
+  // follow from what it expands to.
+  std::shared_ptr<const Expansion> expansion;
   // The rule, see above; operand types are given so that a rule may follow their rank.
   std::string (*rule)(const Attrs&, const std::vector<TensorType>& in) = nullptr;
   // Result types where the rule cannot give them (results with factors marked ~).
@@ -131,6 +147,10 @@ struct OpDef {
   double fast_error = 8;
 };
 
+// The element type by which a kernel is chosen: bf16 if any operand or result is, else that of the
+// first result.
+Dtype kernel_dtype(std::span<const TensorView> in, std::span<const TensorView> out);
+
 // All ops, in the order of the table (ops/table.cc).
 std::span<const OpDef> all_ops();
 const OpDef& find_op(std::string_view name);  // throws Error naming the op
@@ -138,5 +158,8 @@ const OpDef& find_op(std::string_view name);  // throws Error naming the op
 // Result types of one call; throws Error with op, operand, found and expected.
 std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs,
                                     const std::vector<TensorType>& in);
+
+// Arithmetic operations of one call, fused ops too.
+int64_t flops_of(const OpDef& op, const Attrs& attrs, const std::vector<TensorType>& in);
 
 }  // namespace plait

@@ -49,7 +49,7 @@ bool Recomputer::cheap(const Node& node) const {
   int64_t bytes = 0;
   for (ValueId v : node.in) types.push_back(old_.type(v));
   for (ValueId v : node.out) bytes = checked_add(bytes, old_.type(v).bytes());
-  return static_cast<double>(find_op(node.op).flops(node.attrs, types)) <
+  return static_cast<double>(flops_of(find_op(node.op), node.attrs, types)) <
          kKeptFlopsPerByte * static_cast<double>(bytes);
 }
 

@@ -19,7 +19,8 @@ struct Device {
   std::byte* (*allocate)(int64_t bytes);  // 64-byte aligned; throws Error when there is no memory
   void (*release)(std::byte* memory);
   void (*copy)(std::byte* to, const std::byte* from, int64_t bytes);
-  // The fastest kernel for an op, or its plain reference. Same arguments, same workspace.
+  // The fastest kernel for an op, or its plain reference. Same arguments, same workspace. The type
+  // is bf16 if any operand or result is, else that of the results.
   Kernel (*kernel)(const OpDef& op, Dtype dtype);
   // Makes the calling thread the first of a rank's team of compute threads.
   void (*start_team)(const Team& team);

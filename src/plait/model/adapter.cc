@@ -296,16 +296,16 @@ void check_tensors(const SafetensorsFile& file, const std::map<std::string, File
 
 HostTensor put_together(const Model& model, const std::string& name, const FileTensor& tensor,
                         const HostTensors& parameters) {
-  HostTensor whole(model.dtype, tensor.dims);
+  HostTensor whole(param_dtype(model), tensor.dims);
   for (const Param* p : tensor.parts) {
     const auto it = parameters.find(p->name);
     if (it == parameters.end()) fail("cannot save adapter: parameter '{}' has no value", p->name);
     const HostTensor& part = it->second;
-    if (part.dtype != model.dtype || part.dims != sizes(p->type))
+    if (part.dtype != param_dtype(model) || part.dims != sizes(p->type))
       fail("cannot save adapter: parameter '{}' of '{}' is {} [{}], expected {} [{}]", p->name,
-           name, info(part.dtype).name, fmt::join(part.dims, ", "), info(model.dtype).name,
+           name, info(part.dtype).name, fmt::join(part.dims, ", "), info(param_dtype(model)).name,
            fmt::join(sizes(p->type), ", "));
-    dispatch_float(model.dtype, [&]<class T>() {
+    dispatch_float(param_dtype(model), [&]<class T>() {
       for_each_element(*p, [&](int64_t w, int64_t i) { whole.as<T>()[w] = part.as<T>()[i]; });
     });
   }
@@ -346,7 +346,7 @@ void write_adapter(const Model& model, const HostTensors& parameters, const std:
   HostTensors whole;
   for (const auto& [name, tensor] : file_layout(model))
     whole[name] = to_stored(put_together(model, name, tensor, parameters),
-                            saving.storage.value_or(model.dtype), name);
+                            saving.storage.value_or(param_dtype(model)), name);
   std::vector<std::pair<std::string, const HostTensor*>> tensors;
   for (const auto& [name, tensor] : whole) tensors.emplace_back(name, &tensor);
   const fs::path target = adapter_target(folder, saving);
@@ -383,10 +383,10 @@ HostTensors load_adapter(const Model& model, const std::string& folder) {
   check_tensors(file, layout);
   HostTensors result;
   for (const auto& [name, tensor] : layout) {
-    const HostTensor whole = convert(file.read(name), model.dtype);
+    const HostTensor whole = convert(file.read(name), param_dtype(model));
     for (const Param* p : tensor.parts) {
-      HostTensor part(model.dtype, sizes(p->type));
-      dispatch_float(model.dtype, [&]<class T>() {
+      HostTensor part(param_dtype(model), sizes(p->type));
+      dispatch_float(param_dtype(model), [&]<class T>() {
         for_each_element(*p, [&](int64_t w, int64_t i) { part.as<T>()[i] = whole.as<T>()[w]; });
       });
       result[p->name] = std::move(part);

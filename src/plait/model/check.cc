@@ -38,10 +38,11 @@ void check_extent(const Extent& e) {
 }
 
 // The type of something declared: its extents are the model's, or plain numbers.
-void check_type(const Model& model, const std::string& what, const TensorType& type) {
-  if (type.dtype != Dtype::i32 && type.dtype != model.dtype)
+void check_type(const Model& model, const std::string& what, const TensorType& type,
+                Dtype expected) {
+  if (type.dtype != Dtype::i32 && type.dtype != expected)
     fail("{}: found {}, expected i32 or the model's {}", what, info(type.dtype).name,
-         info(model.dtype).name);
+         info(expected).name);
   if (type.dims.size() > kMaxDims)
     fail("{}: {} dimensions, expected at most {}", what, type.dims.size(), kMaxDims);
   for (const Extent& e : type.dims) {
@@ -88,7 +89,8 @@ class BlockCheck {
 
   void declare(ValueId id) {
     make(id);
-    check_type(model_, fmt::format("value '{}'", name(id)), g_.type(id));
+    check_type(model_, fmt::format("value '{}'", name(id)), g_.type(id),
+               float_dtype(model_, g_.type(id).dims.size()));
   }
 
   void need(ValueId id) const {
@@ -124,7 +126,7 @@ class BlockCheck {
 };
 
 void check_param(const Model& model, const Param& p) {
-  check_type(model, "its type", p.type);
+  check_type(model, "its type", p.type, param_dtype(model));
   if (p.type.dtype == Dtype::i32) fail("it is of integers, expected floating point");
   if (!std::isfinite(p.init.deviation) || p.init.deviation < 0)
     fail("deviation {}, expected a number from 0", p.init.deviation);
@@ -144,7 +146,8 @@ class UseCheck {
   void run() {
     for (const ModelValueId id : m_.inputs) {
       make(id);
-      check_type(m_, fmt::format("input '{}'", value(id).name), value(id).type);
+      check_type(m_, fmt::format("input '{}'", value(id).name), value(id).type,
+                 float_dtype(m_, value(id).type.dims.size()));
     }
     const auto inputs_made = made_;
     std::vector<bool> used(m_.params.size());
@@ -214,7 +217,10 @@ class UseCheck {
       for (size_t i = 0; i < use.params.size(); ++i) {
         if (use.params[i] >= used.size()) fail("there is no parameter {}", use.params[i]);
         used[use.params[i]] = true;
-        match("parameter", m_.params[use.params[i]].type, formal(g.params[i]));
+        // A block may compute with a narrower copy of a parameter.
+        TensorType given = m_.params[use.params[i]].type;
+        given.dtype = float_dtype(m_, given.dims.size());
+        match("parameter", given, formal(g.params[i]));
       }
       for (size_t i = 0; i < use.outputs.size(); ++i) {
         match("result", value(use.outputs[i]).type, formal(g.outputs[i]));
@@ -230,10 +236,10 @@ class UseCheck {
     if (id == kNone) return;
     read(id);
     const Value& v = value(id);
-    if (inputs_made[static_cast<size_t>(id)] || v.type.dtype != m_.dtype ||
+    if (inputs_made[static_cast<size_t>(id)] || v.type.dtype != float_dtype(m_, rank) ||
         v.type.dims.size() != rank)
       fail("{} '{}': found {}, expected a result of {} with {} dimensions", what, v.name,
-           to_string(v.type), info(m_.dtype).name, rank);
+           to_string(v.type), info(float_dtype(m_, rank)).name, rank);
   }
 
   const Model& m_;
@@ -243,7 +249,8 @@ class UseCheck {
 
 void check_pieces(const Model& m) {
   check_name("model", m.name);
-  if (!is_computed_float(m.dtype)) fail("element type {}, expected f32 or f64", info(m.dtype).name);
+  if (!is_computed_float(m.dtype))
+    fail("element type {}, expected f32, f64 or bf16", info(m.dtype).name);
   Names extents("extent"), values("value"), params("parameter"), blocks("block"), uses("use");
   for (const Extent& e : m.extents) extents.add(e.name), check_extent(e);
   for (const Value& v : m.values) values.add(v.name);

@@ -199,10 +199,10 @@ void check_tied(TensorFolder& files, const Model& model, const Names& names) {
 HostTensor file_tensor(const Model& model, const FileTensor& tensor,
                        const HostTensors& parameters) {
   if (same_as_file(tensor)) return parameters.at(tensor.parts[0]->name);
-  HostTensor whole(model.dtype, tensor.dims);
+  HostTensor whole(param_dtype(model), tensor.dims);
   for (const Param* p : tensor.parts) {
     const HostTensor& part = parameters.at(p->name);
-    dispatch_float(model.dtype, [&]<class T>() {
+    dispatch_float(param_dtype(model), [&]<class T>() {
       for_each_element(*p, [&](int64_t w, int64_t i) { whole.as<T>()[w] = part.as<T>()[i]; });
     });
   }
@@ -220,9 +220,9 @@ void check_parameters(const Model& model, const HostTensors& parameters) {
       continue;
     }
     const HostTensor& t = it->second;
-    if (t.dtype != model.dtype || t.dims != sizes(p.type))
+    if (t.dtype != param_dtype(model) || t.dims != sizes(p.type))
       fail("cannot save parameter '{}': found {} {}, expected {} {}", p.name, info(t.dtype).name,
-           words(t.dims), info(model.dtype).name, words(sizes(p.type)));
+           words(t.dims), info(param_dtype(model)).name, words(sizes(p.type)));
   }
   for (const auto& [name, tensor] : parameters)
     if (known.count(name) == 0) extra.push_back(name);
@@ -260,13 +260,13 @@ class Storage {
     if (asked_ && !info(*asked_).is_float)
       fail("cannot save model '{}' as {}; expected f64, f32, bf16 or f16", model.name,
            info(*asked_).name);
-    configured_ = model.dtype;
+    configured_ = param_dtype(model);
     if (!model.config_json.empty()) {
       Config config(model.config_json);
-      if (config.dtype() == model.dtype)
+      if (config.dtype() == param_dtype(model))
         configured_ = config.storage();
       else
-        asked_ = asked_.value_or(model.dtype);  // changed after it was built
+        asked_ = asked_.value_or(param_dtype(model));  // changed after it was built
     }
     if (!asked_ && options.as_read != nullptr) read_ = &options.as_read->dtypes;
   }
@@ -348,14 +348,14 @@ HostTensors load_parameters(const Model& model, const std::string& folder, FileR
   if (!found.tied.empty()) check_tied(files, model, names);
   HostTensors result;
   for (const auto& [name, tensor] : layout) {
-    HostTensor whole = convert(files.read(names.in_file(name)), model.dtype);
+    HostTensor whole = convert(files.read(names.in_file(name)), param_dtype(model));
     if (same_as_file(tensor)) {
       result[tensor.parts[0]->name] = std::move(whole);
       continue;
     }
     for (const Param* p : tensor.parts) {
-      HostTensor part(model.dtype, sizes(p->type));
-      dispatch_float(model.dtype, [&]<class T>() {
+      HostTensor part(param_dtype(model), sizes(p->type));
+      dispatch_float(param_dtype(model), [&]<class T>() {
         for_each_element(*p, [&](int64_t w, int64_t i) { part.as<T>()[i] = whole.as<T>()[w]; });
       });
       result[p->name] = std::move(part);

@@ -156,7 +156,7 @@ void add_parameters(Model& m, const LoraConfig& c, const std::vector<bool>& targ
     if (fresh) {
       Param a;
       a.name = a_name(weight);
-      a.type = {m.dtype, {rank, in}};
+      a.type = {param_dtype(m), {rank, in}};
       // Kaiming-uniform with a = sqrt(5), as PEFT draws it.
       a.init = {Init::Kind::uniform, 1 / std::sqrt(static_cast<double>(in.size))};
       a.file = {a.name, false, 0, c.rank};
@@ -164,7 +164,7 @@ void add_parameters(Model& m, const LoraConfig& c, const std::vector<bool>& targ
     }
     Param b;
     b.name = b_name(weight);
-    b.type = {m.dtype, {out, rank}};
+    b.type = {param_dtype(m), {out, rank}};
     b.init = {Init::Kind::zeros, 0};
     b.file = {b_file(weight), false, 0, out.size};
     if (is_part(weight)) b.file = {b_file(weight), false, weight.file.row, weight.file.total_rows};

@@ -63,8 +63,8 @@ Graph rebuild(const Graph& old, const Retype& retype) {
   return g;
 }
 
-void rebuild(Model& m, const Retype& retype) {
-  for (Param& p : m.params) p.type = retype(p.type);
+void rebuild(Model& m, const Retype& retype, const Retype& retype_param) {
+  for (Param& p : m.params) p.type = retype_param(p.type);
   for (Graph& g : m.blocks) g = rebuild(g, retype);
   for (const ModelValueId id : m.inputs) {
     Value& v = m.values[static_cast<size_t>(id)];
@@ -81,10 +81,15 @@ void rebuild(Model& m, const Retype& retype) {
 
 Model with_dtype(Model model, Dtype dtype) {
   if (!is_computed_float(dtype))
-    fail("model '{}': found element type {}, expected f32 or f64", model.name, info(dtype).name);
+    fail("model '{}': found element type {}, expected f32, f64 or bf16", model.name,
+         info(dtype).name);
   model.dtype = dtype;
-  rebuild(model, [&](TensorType type) {
-    if (info(type.dtype).is_float) type.dtype = dtype;
+  const auto retype = [&](TensorType type) {
+    if (info(type.dtype).is_float) type.dtype = float_dtype(model, type.dims.size());
+    return type;
+  };
+  rebuild(model, retype, [&](TensorType type) {
+    type.dtype = param_dtype(model);
     return type;
   });
   check_model(model);
@@ -108,7 +113,7 @@ Model with_extent(Model model, std::string_view letter, int64_t size, int64_t un
   for (Param& p : model.params)  // a parameter that fills its file tensor still does
     if (p.file.total_rows == p.rows() && !p.type.dims.empty() && p.type.dims[0].name == letter)
       p.file.total_rows = size;
-  rebuild(model, retype);
+  rebuild(model, retype, retype);
   for (size_t i = 0; i < params.size(); ++i)
     if (params[i].type != model.params[i].type) model.config_json.clear();  // it says otherwise
   check_model(model);

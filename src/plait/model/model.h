@@ -17,7 +17,9 @@
 //   l = head (h2, labels, weights) (norm.weight, embed.weight) as head
 //   loss l
 //
-// `float` is the model's own element type. README.md has the whole grammar.
+// `float` is the model's own element type; where that is bf16, tensors of one dimension or none
+// (weights of norms, biases, weights of the loss) and all parameters are f32 all the same, and
+// blocks get copies of the larger parameters in bf16. README.md has the whole grammar.
 #pragma once
 
 #include <optional>
@@ -123,6 +125,12 @@ void check_model(const Model& model);
 
 std::string print_model(const Model& model);
 Model parse_model(std::string_view text, const std::string& source);  // checks it too
+
+// What `float` stands for, by the number of dimensions; and the type of parameters.
+inline Dtype float_dtype(const Model& model, size_t dims) {
+  return dims < 2 ? wide(model.dtype) : model.dtype;
+}
+inline Dtype param_dtype(const Model& model) { return wide(model.dtype); }
 
 Model with_dtype(Model model, Dtype dtype);
 // Another size for a named extent, wherever it stands ("T" for batches).

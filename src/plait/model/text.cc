@@ -167,14 +167,17 @@ class Parser {
   TensorType type() {
     const std::string word = in_.word();
     if (word != "float" && word != "i32") in_.error("found '{}', expected float or i32", word);
-    return {word == "float" ? m_.dtype : Dtype::i32, dims()};
+    TensorType t{Dtype::i32, dims()};
+    if (word == "float") t.dtype = float_dtype(m_, t.dims.size());
+    return t;
   }
 
   void dtype() {
     if (!m_.values.empty() || !m_.params.empty() || !m_.blocks.empty())
       in_.error("dtype stands before inputs, params and blocks");
     const std::string word = in_.word();
-    if (word != "f32" && word != "f64") in_.error("found '{}', expected f32 or f64", word);
+    if (word != "f32" && word != "f64" && word != "bf16")
+      in_.error("found '{}', expected f32, f64 or bf16", word);
     m_.dtype = parse_dtype(word);
   }
 
@@ -196,7 +199,7 @@ class Parser {
   void param() {
     Param p;
     p.name = declare(params_, "parameter");
-    p.type = {m_.dtype, dims()};
+    p.type = {param_dtype(m_), dims()};
     const std::string init = in_.word();
     if (init == "zeros") {
       p.init = {Init::Kind::zeros, 0};

@@ -9,13 +9,20 @@ void reference(const KernelArgs& args) {
   map_elements<T>(args, [](T acc, T g) { return acc + g; });
 }
 
+// What is added may be narrower than the sum.
+std::string rule(const Attrs&, const Types& in) {
+  const std::string same = elementwise_rule(2, 1, in);
+  const std::string shape = same.substr(0, same.find(','));
+  return "^" + shape + ", " + shape + " -> ^" + shape;
+}
+
 }  // namespace
 
 OpDef accumulate_op() {
   OpDef op;
   op.name = "accumulate";
   op.summary = "adds into its first operand";
-  op.rule = elementwise<2>;
+  op.rule = rule;
   op.additive = true;
   op.terms = {1, 1};
   op.in_place = {{0, 0}};

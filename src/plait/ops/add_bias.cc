@@ -30,7 +30,7 @@ OpDef add_bias_op() {
   OpDef op;
   op.name = "add_bias";
   op.summary = "adds a bias to every row";
-  op.rule = fixed_rule<"t n, n -> t n">;
+  op.rule = fixed_rule<"t n, ^n -> t n">;
   op.grad = grad;
   op.flops = per_element<1>;
   op.reference = PLAIT_REFERENCE(reference);

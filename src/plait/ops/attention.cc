@@ -14,6 +14,8 @@
 // there are too few key/value heads for that, query heads alone: every rank holds k and v whole,
 // finds the head that it needs by its query heads' place in the whole, and its gradients of k and
 // v are terms of a sum.
+#include "plait/ops/attention.h"
+
 #include "plait/ops/ops.h"
 
 namespace plait {
@@ -166,7 +168,7 @@ void grad_check(const Attrs& attrs, const Types& in) {
 
 Types infer(const Attrs&, const Types& in) {
   const Extent heads{"", in[0].dims[1].units()};
-  return {in[0], {in[0].dtype, {in[0].dims[0], heads}}};
+  return {in[0], {wide(in[0].dtype), {in[0].dims[0], heads}}};
 }
 
 Types grad_infer(const Attrs&, const Types& in) { return {in[0], in[1], in[2]}; }
@@ -200,10 +202,26 @@ int64_t grad_flops(const Attrs& attrs, const Types& in) {
   return operations(attrs, in, 10 * size + 6 + cap, 2 * size);
 }
 
-// A row of scores here; two tiles of one slot for fast kernels.
-int64_t workspace(const Attrs&, const Types& in, int) {
-  const int64_t tile = checked_mul(slot_tokens(in), slot_tokens(in));
-  return dtype_bytes(in[0].dtype, std::max(in[0].dims[0].size, checked_mul(2, tile)));
+// A row of scores for the reference; for fast kernels the borders of the sequences, and blocks for
+// each thread. Never a score for each pair of tokens.
+int64_t workspace_of(const Types& in, int threads, int64_t thread_bytes) {
+  const int64_t tokens = in[0].dims[0].size;
+  const int64_t borders = checked_add(checked_mul(tokens, 4), 1024);
+  return std::max(dtype_bytes(in[0].dtype, tokens),
+                  checked_add(borders, checked_mul(threads, thread_bytes)));
+}
+
+int64_t workspace(const Attrs& attrs, const Types& in, int threads) {
+  return workspace_of(in, threads, attention_thread_bytes(whole_attr(attrs, "head_size", 1)));
+}
+
+// With 16-bit tensors, dq, dk and dv of some heads in f32 too.
+int64_t grad_workspace(const Attrs& attrs, const Types& in, int threads) {
+  const int64_t size = whole_attr(attrs, "head_size", 1), tokens = in[0].dims[0].size;
+  const int64_t bytes = workspace_of(in, threads, attention_grad_thread_bytes(size));
+  if (dtype_bytes(in[0].dtype, 1) >= 4) return bytes;
+  const int64_t heads = attention_grad_heads(tokens, in[1].dims[1].size / size, threads);
+  return checked_add(bytes, checked_mul(checked_mul(12 * size, heads), tokens));
 }
 
 void grad(GradContext& g) {
@@ -255,8 +273,8 @@ OpDef attention_op() {
   op.attributes = {"head_size", "window", "soft_cap", "scale"};
   op.summary = "causal attention inside each sequence";
   op.rule = fixed_rule<
-      "t ~h, t ~h, t ~h, t -> t ~h, t ~h |"
-      "t ~h, t g!, t g!, t -> t ~h, t ~h">;
+      "t ~h, t ~h, t ~h, t -> t ~h, ^t ~h |"
+      "t ~h, t g!, t g!, t -> t ~h, ^t ~h">;
   op.infer = infer;
   op.check = check;
   op.integer_operands = {3};
@@ -274,14 +292,14 @@ OpDef attention_grad_op() {
   op.attributes = {"head_size", "window", "soft_cap", "scale"};
   op.summary = "gradients of q, k and v from the saved o and lse";
   op.rule = fixed_rule<
-      "t ~h, t ~h, t ~h, t, t ~h, t ~h, t ~h -> t ~h, t ~h, t ~h |"
-      "t ~h, t g!, t g!, t, t ~h, t ~h, t ~h -> t ~h, t g!, t g!">;
+      "t ~h, t ~h, t ~h, t, t ~h, ^t ~h, t ~h -> t ~h, t ~h, t ~h |"
+      "t ~h, t g!, t g!, t, t ~h, ^t ~h, t ~h -> t ~h, t g!, t g!">;
   op.infer = grad_infer;
   op.check = grad_check;
   op.integer_operands = {3};
   op.no_grad = kIsGradient;
   op.flops = grad_flops;
-  op.workspace = workspace;
+  op.workspace = grad_workspace;
   op.reference = PLAIT_REFERENCE(grad_reference);
   op.samples = grad_samples;
   return op;

@@ -98,7 +98,7 @@ OpDef layer_norm_op() {
   op.name = "layer_norm";
   op.attributes = {"eps"};
   op.summary = "rows to mean 0 and deviation 1, times a weight, plus a bias";
-  op.rule = fixed_rule<"t d!, d!, d! -> t d!">;
+  op.rule = fixed_rule<"t d!, ^d!, ^d! -> t d!">;
   op.grad = grad;
   op.flops = flops<8, 5>;
   op.reference = PLAIT_REFERENCE(reference);
@@ -111,7 +111,7 @@ OpDef layer_norm_grad_x_op() {
   op.name = "layer_norm_grad_x";
   op.attributes = {"eps"};
   op.summary = "gradient of layer_norm's input";
-  op.rule = fixed_rule<"t d!, d!, t d! -> t d!">;
+  op.rule = fixed_rule<"t d!, ^d!, t d! -> t d!">;
   op.no_grad = kIsGradient;
   op.flops = flops<17, 7>;
   op.reference = PLAIT_REFERENCE(grad_x_reference);
@@ -124,7 +124,7 @@ OpDef layer_norm_grad_w_op() {
   op.name = "layer_norm_grad_w";
   op.attributes = {"eps"};
   op.summary = "gradient of layer_norm's weight";
-  op.rule = fixed_rule<"t d!, t d! -> d!">;
+  op.rule = fixed_rule<"t d!, t d! -> ^d!">;
   op.no_grad = kIsGradient;
   op.flops = flops<8, 5>;
   op.workspace = [](const Attrs&, const Types& in, int) {

@@ -2,6 +2,7 @@
 //   y = x wT   (trans_b)   x [T, K], w [N, K] -> [T, N]      the forward layer
 //   dx = dy w              dy [T, N], w [N, K] -> [T, K]
 //   dw = dyT x (trans_a)   dy [T, N], x [T, K] -> [N, K]
+#include "plait/ops/gemm_scratch.h"
 #include "plait/ops/ops.h"
 
 namespace plait {
@@ -32,12 +33,23 @@ void reference(const KernelArgs& args) {
     }
 }
 
+struct Sizes {
+  int64_t m, n, k;
+};
+Sizes sizes_of(const Attrs& attrs, const std::vector<TensorType>& in) {
+  const bool ta = flag(attrs, "trans_a"), tb = flag(attrs, "trans_b");
+  return {in[0].dims[ta ? 1 : 0].size, in[1].dims[tb ? 0 : 1].size, in[0].dims[ta ? 0 : 1].size};
+}
+
 int64_t flops(const Attrs& attrs, const std::vector<TensorType>& in) {
-  const bool ta = flag(attrs, "trans_a");
-  const int64_t k = in[0].dims[ta ? 0 : 1].size;
-  const int64_t m = in[0].dims[ta ? 1 : 0].size;
-  const int64_t n = in[1].dims[flag(attrs, "trans_b") ? 0 : 1].size;
-  return checked_mul(2 * m, checked_mul(n, k));
+  const Sizes s = sizes_of(attrs, in);
+  return checked_mul(2 * s.m, checked_mul(s.n, s.k));
+}
+
+int64_t workspace(const Attrs& attrs, const std::vector<TensorType>& in, int threads) {
+  if (in[0].dtype == Dtype::f64) return 0;
+  const Sizes s = sizes_of(attrs, in);
+  return gemm_scratch_bytes(s.m, s.n, s.k, threads, in[0].dtype);
 }
 
 // dA and dB for all four layouts: with A' = op(a), B' = op(b), dA' = dY B'T, dB' = A'T dY.
@@ -80,6 +92,7 @@ OpDef matmul_op() {
   op.rule = rule;
   op.grad = grad;
   op.flops = flops;
+  op.workspace = workspace;
   op.reference = PLAIT_REFERENCE(reference);
   op.samples = samples;
   return op;

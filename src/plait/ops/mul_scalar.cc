@@ -12,7 +12,7 @@ void reference(const KernelArgs& args) {
   for (int64_t i = 0, n = args.in[0].elements(); i < n; ++i) y[i] = x[i] * s;
 }
 
-std::string rule(const Attrs&, const Types& in) { return elementwise_rule(1, 1, in, "."); }
+std::string rule(const Attrs&, const Types& in) { return elementwise_rule(1, 1, in, "^."); }
 
 void grad(GradContext& g) {
   if (g.needs(0)) g.add(0, g.emit("mul_scalar", {g.d_out(0), g.in(1)})[0]);

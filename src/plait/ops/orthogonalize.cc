@@ -3,6 +3,7 @@
 //   X = x / max(eps, Frobenius norm of x);  then  A = X XT,  X = a X + (b A + c A A) X
 // on the transposed matrix when it is tall, so that A is small.
 //   x [R, C] -> [R, C], or of each slice of x [E, R, C]
+#include "plait/ops/gemm_scratch.h"
 #include "plait/ops/ops.h"
 
 namespace plait {
@@ -106,11 +107,14 @@ int64_t flops(const Attrs& attrs, const Types& in) {
   return checked_mul(s.slices, slice);
 }
 
-int64_t workspace(const Attrs&, const Types& in, int) {
+int64_t workspace(const Attrs&, const Types& in, int threads) {
   const Shape s = shape_of(in[0]);
   const int64_t elements =
       checked_add(checked_mul(2 * s.rows, s.columns), checked_mul(2 * s.small, s.small));
-  return dtype_bytes(in[0].dtype, elements);
+  const int64_t products =
+      std::max(gemm_scratch_bytes(s.small, s.small, s.large, threads, Dtype::f32),
+               gemm_scratch_bytes(s.rows, s.columns, s.small, threads, Dtype::f32));
+  return checked_add(dtype_bytes(in[0].dtype, elements), products);
 }
 
 std::vector<OpSample> samples() {

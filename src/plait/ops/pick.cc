@@ -56,7 +56,7 @@ OpDef pick_op() {
   OpDef op;
   op.name = "pick";
   op.summary = "one value of every row, by label";
-  op.rule = fixed_rule<"t v, t -> t">;
+  op.rule = fixed_rule<"t v, t -> ^t">;
   op.integer_operands = {1};
   op.grad = grad;
   op.flops = no_flops;
@@ -69,7 +69,7 @@ OpDef pick_grad_op() {
   OpDef op;
   op.name = "pick_grad";
   op.summary = "gradient of pick; x gives its shape only";
-  op.rule = fixed_rule<"t v, t, t -> t v">;
+  op.rule = fixed_rule<"t v, t, ^t -> t v">;
   op.integer_operands = {1};
   op.no_grad = kIsGradient;
   op.flops = no_flops;

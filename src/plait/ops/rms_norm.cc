@@ -92,14 +92,14 @@ int64_t flops(const Attrs& attrs, const Types& in) {
 }
 
 std::string rule(const Attrs& attrs, const Types&) {
-  return by_head(attrs) ? "t h, k! -> t h" : "t d!, d! -> t d!";
+  return by_head(attrs) ? "t h, ^k! -> t h" : "t d!, ^d! -> t d!";
 }
 std::string grad_x_rule(const Attrs& attrs, const Types&) {
-  return by_head(attrs) ? "t h, k!, t h -> t h" : "t d!, d!, t d! -> t d!";
+  return by_head(attrs) ? "t h, ^k!, t h -> t h" : "t d!, ^d!, t d! -> t d!";
 }
 // By heads, there is a third operand: the weight, for its shape only.
 std::string grad_w_rule(const Attrs& attrs, const Types&) {
-  return by_head(attrs) ? "t h, t h, k! -> k!" : "t d!, t d! -> d!";
+  return by_head(attrs) ? "t h, t h, ^k! -> ^k!" : "t d!, t d! -> ^d!";
 }
 
 template <size_t weight>

@@ -51,7 +51,7 @@ OpDef row_lse_op() {
   OpDef op;
   op.name = "row_lse";
   op.summary = "log-sum-exp of every row";
-  op.rule = fixed_rule<"t v -> t ; v lse">;
+  op.rule = fixed_rule<"t v -> ^t ; v lse">;
   op.grad = grad;
   op.flops = flops;
   op.reference = PLAIT_REFERENCE(reference);
@@ -63,7 +63,7 @@ OpDef lse_grad_op() {
   OpDef op;
   op.name = "lse_grad";
   op.summary = "gradient of row_lse: g softmax(x), from the saved log-sum-exp";
-  op.rule = fixed_rule<"t v, t, t -> t v">;
+  op.rule = fixed_rule<"t v, ^t, ^t -> t v">;
   op.no_grad = kIsGradient;
   op.flops = per_element<3>;
   op.reference = PLAIT_REFERENCE(grad_reference);

@@ -21,7 +21,7 @@ OpDef sum_rows_op() {
   OpDef op;
   op.name = "sum_rows";
   op.summary = "sum over tokens, the gradient of a bias";
-  op.rule = fixed_rule<"t n -> n">;
+  op.rule = fixed_rule<"t n -> ^n">;
   op.no_grad = "it is only used for the gradients of biases";
   op.flops = per_element<1>;
   op.workspace = [](const Attrs&, const Types& in, int) {

@@ -29,6 +29,7 @@
   X(dot) \
   X(preference_loss) X(preference_loss_grad) \
   X(mul_scalar) \
+  X(to_bf16) \
   X(sum_squares) \
   X(clip_scale) \
   X(adamw) \
@@ -36,7 +37,14 @@
   X(sum_along) \
   X(adafactor_moment) X(adafactor_direction) X(adafactor_whole) X(adafactor_step) \
   X(orthogonalize) \
-  X(muon_momentum) X(muon_step)
+  X(muon_momentum) X(muon_step) \
+  /* fused ops: in the order in which fusion tries them */ \
+  X(linear_nll_grad) X(linear_nll_grad_x) X(linear_nll) \
+  X(gated_silu_grad) X(gated_silu) X(gated_gelu_grad) X(gated_gelu) \
+  X(linear_bias_add) X(linear_bias) X(linear_add) \
+  X(rms_norm_grad_x_add) X(layer_norm_grad_x_add) \
+  /* ... and the ones that add a gradient to its sum, chosen where programs are emitted */ \
+  X(linear_nll_grad_accumulate) X(matmul_accumulate) X(embedding_grad_accumulate)
 // clang-format on
 
 namespace plait {

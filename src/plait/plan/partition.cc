@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plait/ir/fused.h"
+
 namespace plait {
 
 namespace {
@@ -274,7 +276,7 @@ void Partitioner::place_node(const Node& node) {
       bytes += conversion_bytes(node.in[i], s.operands[i]);
       local.push_back(local_type(types[i], s.operands[i], mesh_, 0));
     }
-    const std::pair cost(bytes, op.flops(node.attrs, local));
+    const std::pair cost(bytes, flops_of(op, node.attrs, local));
     if (best == nullptr || cost < best_cost) {
       best = &s;
       best_cost = cost;
@@ -380,11 +382,38 @@ std::vector<Placement> placements_by(const Rule& rule, const OpDef& op, const At
   return s.results;
 }
 
+// Of a fused op: node by node.
+std::vector<Placement> placements_in_expansion(const OpDef& op, const Attrs& attrs,
+                                               const std::vector<TensorType>& types,
+                                               const std::vector<Placement>& operands,
+                                               const Mesh& mesh) {
+  const Graph g = expand(op, attrs, types);
+  std::vector<Placement> at(g.values.size());
+  for (size_t i = 0; i < operands.size(); ++i) {
+    at[static_cast<size_t>(g.inputs[i])] = operands[i];
+    at[static_cast<size_t>(g.inputs[i])].stages.clear();
+  }
+  for (const Node& node : g.nodes) {
+    std::vector<TensorType> in;
+    std::vector<Placement> placed;
+    for (const ValueId v : node.in) {
+      in.push_back(g.type(v));
+      placed.push_back(at[static_cast<size_t>(v)]);
+    }
+    const auto out = result_placements(find_op(node.op), node.attrs, in, placed, mesh);
+    for (size_t i = 0; i < out.size(); ++i) at[static_cast<size_t>(node.out[i])] = out[i];
+  }
+  std::vector<Placement> results;
+  for (const ValueId v : g.outputs) results.push_back(at[static_cast<size_t>(v)]);
+  return results;
+}
+
 }  // namespace
 
 std::vector<Placement> result_placements(const OpDef& op, const Attrs& attrs,
                                          const std::vector<TensorType>& types,
                                          const std::vector<Placement>& operands, const Mesh& mesh) {
+  if (op.expansion != nullptr) return placements_in_expansion(op, attrs, types, operands, mesh);
   std::string first;
   for (const Rule& rule : parse_rules(op.rule(attrs, types))) try {
       return placements_by(rule, op, attrs, types, operands, mesh);

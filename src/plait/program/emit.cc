@@ -1,6 +1,8 @@
 #include "plait/program/emit.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 
 namespace plait {
 
@@ -28,6 +30,9 @@ class RankEmitter {
   void copy(BufferId from, BufferId to);
   // Binds the results of a node and emits it.
   void node(const PartGraph& part, const PartNode& n, Bindings& bound, const std::string& suffix);
+  // The same for a node of use u's backward pass, whose results may be gradients of parameters.
+  void backward_node(size_t u, const PartNode& n, const std::string& suffix, int m);
+  bool adds_gradient(size_t u, const PartNode& n, Bindings& bound, const std::string& suffix);
   std::vector<int> common_stages(const std::vector<BufferId>& buffers) const;
   BufferId comm(const Comm& step, BufferId in, const Placement& result);
   BufferId op(const std::string& name, const Attrs& attrs, const std::vector<BufferId>& in,
@@ -45,12 +50,15 @@ class RankEmitter {
   void block_input_gradient(size_t use, int m);
   void block_weight_gradient(size_t use, int m);
   void accumulate_gradients(size_t use, Bindings& bound);
+  BufferId started_gradient(size_t param);
+  void late_outputs(size_t use, int m);
   std::vector<ModelValueId> crossing(int stage) const;
   void hand_out(ModelValueId v, BufferId b);
   void finish_total(BufferId b, const std::string& state);
   void finish_totals();
   void update();
   BufferId model_value(ModelValueId v, int m);
+  BufferId operand_of(size_t param, const TensorType& wanted);
 
   const LowerContext& c_;
   const Mesh& mesh_;
@@ -58,6 +66,9 @@ class RankEmitter {
   Program program_;
   std::vector<BufferId> params_;          // per parameter of the model, or kNone
   std::map<size_t, BufferId> gradients_;  // accumulators, per parameter
+  std::map<size_t, BufferId> narrow_;     // copies of parameters in the model's own type
+  std::set<size_t> started_;              // parameters whose accumulator holds something
+  bool backward_whole_ = true;            // is every B followed by W of its micro-batch?
   std::map<std::pair<ModelValueId, int>, BufferId> values_, d_values_;
   std::map<std::pair<size_t, int>, Bindings> bound_;  // per use and micro-batch
   BufferId loss_ = kNone;
@@ -150,6 +161,9 @@ void RankEmitter::node(const PartGraph& part, const PartNode& n, Bindings& bound
     BufferId target = kNone;
     for (const auto& [result, operand] : def.in_place)
       if (result == i) target = in[operand];
+    // A result that is bound already is written there: a gradient, into its accumulator.
+    if (const auto to = bound.find(n.out[i]); target == kNone && to != bound.end())
+      target = to->second;
     if (target == kNone)
       target = add(v.name + suffix, v.type, part.placements[index(n.out[i])], common_stages(in));
     bound[n.out[i]] = target;
@@ -210,7 +224,7 @@ void RankEmitter::add_states() {
           true);
     if (c_.options.keep_gradients) add("grad/" + param.name, param.type, at, stages, true);
   }
-  const TensorType scalar{c_.model.dtype, {}};
+  const TensorType scalar{wide(c_.model.dtype), {}};
   if (c_.model.loss != kNone) add("loss", scalar, replicated(0), {}, true);
   for (const ModelResult& r : c_.model.results)
     if (is_total(c_.model, r.value)) add(r.name, scalar, replicated(0), {}, true);
@@ -220,22 +234,21 @@ void RankEmitter::add_states() {
 void RankEmitter::start() {
   unit("start");
   if (c_.model.loss != kNone) {
-    loss_ = add("loss sum", {c_.model.dtype, {}}, c_.loss_placement, c_.on(stage_));
+    loss_ = add("loss sum", {wide(c_.model.dtype), {}}, c_.loss_placement, c_.on(stage_));
     fill(loss_, 0);
   }
   totals_.assign(c_.model.results.size(), kNone);
   for (size_t r = 0; r < totals_.size(); ++r) {
     const ModelResult& result = c_.model.results[r];
     if (!is_total(c_.model, result.value)) continue;
-    totals_[r] =
-        add(result.name + " sum", {c_.model.dtype, {}}, c_.result_placement[r], c_.on(stage_));
+    totals_[r] = add(result.name + " sum", {wide(c_.model.dtype), {}}, c_.result_placement[r],
+                     c_.on(stage_));
     fill(totals_[r], 0);
   }
   if (!c_.options.train) return;
   for (size_t p : c_.stage_trained[index(stage_)]) {
     const Param& param = c_.model.params[p];
     gradients_[p] = add("grad/" + param.name, param.type, c_.gradient_placement[p], c_.on(stage_));
-    fill(gradients_[p], 0);
   }
 }
 
@@ -250,6 +263,17 @@ BufferId RankEmitter::model_value(ModelValueId v, int m) {
   a.microbatch = m;
   a.out = {b};
   return values_[{v, m}] = b;
+}
+
+// The parameter as a block takes it: itself, or its narrower copy of this step.
+BufferId RankEmitter::operand_of(size_t param, const TensorType& wanted) {
+  const Buffer state = program_.buffer(params_[param]);
+  if (state.type.dtype == wanted.dtype) return params_[param];
+  const auto [it, fresh] = narrow_.emplace(param, kNone);
+  if (!fresh) return it->second;
+  it->second = add(fmt::format("{} {}", c_.model.params[param].name, info(wanted.dtype).name),
+                   {wanted.dtype, state.type.dims}, state.placement, state.placement.stages);
+  return op("to_bf16", {}, {params_[param]}, it->second);
 }
 
 // Values that `stage` makes and the next one uses, in order.
@@ -303,13 +327,15 @@ void RankEmitter::forward(int m) {
     Bindings& bound = bound_[{u, m}];
     for (size_t i = 0; i < use.inputs.size(); ++i)
       bound[part.inputs[i]] = model_value(use.inputs[i], m);
-    for (size_t i = 0; i < use.params.size(); ++i) bound[part.params[i]] = params_[use.params[i]];
+    for (size_t i = 0; i < use.params.size(); ++i)
+      bound[part.params[i]] = operand_of(use.params[i], part.values[index(part.params[i])].type);
     for (const PartNode& n : part.nodes)
       if (n.phase == Phase::F) node(part, n, bound, fmt::format(" {} m{}", use.name, m));
     for (size_t i = 0; i < use.outputs.size(); ++i) {
-      const BufferId b = bound.at(part.outputs[i]);
-      values_[{use.outputs[i], m}] = b;
-      hand_out(use.outputs[i], b);
+      const auto made = bound.find(part.outputs[i]);
+      if (made == bound.end()) continue;  // in the backward pass
+      values_[{use.outputs[i], m}] = made->second;
+      hand_out(use.outputs[i], made->second);
     }
   }
   if (stage_ + 1 < mesh_.pipeline_size()) {
@@ -322,12 +348,83 @@ void RankEmitter::forward(int m) {
   }
 }
 
+// The accumulator of a parameter's gradient, holding 0 if nothing has been added yet.
+BufferId RankEmitter::started_gradient(size_t param) {
+  const BufferId sum = gradients_.at(param);
+  if (started_.insert(param).second) fill(sum, 0);
+  return sum;
+}
+
 void RankEmitter::accumulate_gradients(size_t u, Bindings& bound) {
   const PartGraph& part = c_.part(u);
   for (size_t i = 0; i < part.d_params.size(); ++i) {
     if (part.d_params[i] == kNone) continue;
-    const BufferId sum = gradients_.at(c_.model.uses[u].params[i]);
+    const size_t param = c_.model.uses[u].params[i];
+    if (bound.at(part.d_params[i]) == gradients_.at(param)) continue;  // added already
+    const BufferId sum = started_gradient(param);
     op("accumulate", {}, {sum, bound.at(part.d_params[i])}, sum);
+  }
+}
+
+// A node that makes the gradient of a parameter may write it where it is wanted: as the first term
+// into the accumulator itself, as a later one by the op that adds while it computes. Sums keep the
+// order of micro-batches, so B may do it only where W follows at once.
+bool RankEmitter::adds_gradient(size_t u, const PartNode& n, Bindings& bound,
+                                const std::string& suffix) {
+  if (n.comm || (n.phase != Phase::W && !backward_whole_)) return false;
+  const PartGraph& part = c_.part(u);
+  std::optional<size_t> result, of;
+  for (size_t r = 0; r < n.out.size(); ++r)
+    for (size_t i = 0; i < part.d_params.size(); ++i)
+      if (part.d_params[i] == n.out[r]) {
+        if (result) return false;  // two at once
+        result = r;
+        of = i;
+      }
+  if (!result || std::count(part.d_params.begin(), part.d_params.end(), n.out[*result]) != 1)
+    return false;
+  for (const PartNode& other : part.nodes)
+    if (std::count(other.in.begin(), other.in.end(), n.out[*result]) != 0) return false;
+  const size_t param = c_.model.uses[u].params[*of];
+  const BufferId sum = gradients_.at(param);
+  const Value& value = part.values[index(n.out[*result])];
+  PLAIT_CHECK(part.placements[index(n.out[*result])] == c_.gradient_placement[param],
+              "the gradient of '{}' lies as its accumulator does not", c_.model.params[param].name);
+  if (!started_.contains(param) && value.type.dtype == program_.buffer(sum).type.dtype) {
+    bound[n.out[*result]] = sum;
+    node(part, n, bound, suffix);
+    started_.insert(param);
+    return true;
+  }
+  const std::string adding = n.op + "_accumulate";
+  const auto ops = all_ops();
+  if (std::none_of(ops.begin(), ops.end(), [&](const OpDef& op) { return op.name == adding; }))
+    return false;
+  started_gradient(param);
+  PartNode add = n;
+  add.op = adding;
+  const ValueId accumulator = n.out[*result];
+  add.in.insert(add.in.begin(), accumulator);  // operand and result in one buffer
+  bound[accumulator] = sum;
+  node(part, add, bound, suffix);
+  return true;
+}
+
+void RankEmitter::backward_node(size_t u, const PartNode& n, const std::string& suffix, int m) {
+  Bindings& bound = bound_.at({u, m});
+  if (!adds_gradient(u, n, bound, suffix)) node(c_.part(u), n, bound, suffix);
+}
+
+// Results of the block that fusion left to the backward pass.
+void RankEmitter::late_outputs(size_t u, int m) {
+  const BlockUse& use = c_.model.uses[u];
+  const Bindings& bound = bound_.at({u, m});
+  for (size_t i = 0; i < use.outputs.size(); ++i) {
+    const std::pair key(use.outputs[i], m);
+    const auto made = bound.find(c_.part(u).outputs[i]);
+    if (values_.contains(key) || made == bound.end()) continue;
+    values_[key] = made->second;
+    hand_out(use.outputs[i], made->second);
   }
 }
 
@@ -375,7 +472,8 @@ void RankEmitter::block_input_gradient(size_t u, int m) {
     bound[part.d_outputs[i]] = d_values_.at(key);
   }
   for (const PartNode& n : part.nodes)
-    if (n.phase == Phase::B) node(part, n, bound, fmt::format(" {} m{}", use.name, m));
+    if (n.phase == Phase::B) backward_node(u, n, fmt::format(" {} m{}", use.name, m), m);
+  late_outputs(u, m);
   for (size_t i = 0; i < use.inputs.size(); ++i)
     if (part.d_inputs[i] != kNone) d_values_[{use.inputs[i], m}] = bound.at(part.d_inputs[i]);
 }
@@ -386,7 +484,8 @@ void RankEmitter::block_weight_gradient(size_t u, int m) {
   Bindings& bound = bound_.at({u, m});
   unit(fmt::format("W s{} m{} {}", stage_, m, use.name));
   for (const PartNode& n : part.nodes)
-    if (n.phase == Phase::W) node(part, n, bound, fmt::format(" {} m{}", use.name, m));
+    if (n.phase == Phase::W) backward_node(u, n, fmt::format(" {} m{}", use.name, m), m);
+  late_outputs(u, m);
   accumulate_gradients(u, bound);
   bound_.erase({u, m});
 }
@@ -429,12 +528,12 @@ void RankEmitter::update() {
   const PartGraph& norm = c_.norm_parts[index(stage_)];
   Bindings bound;
   for (size_t i = 0; i < params.size(); ++i) {
-    BufferId g = gradients_.at(params[i]);
+    BufferId g = started_gradient(params[i]);
     if (c_.param_stages[params[i]].size() > 1) g = join(g, c_.param_stages[params[i]]);
     bound[norm.inputs[i]] = g;
   }
   for (const PartNode& n : norm.nodes) node(norm, n, bound, "");
-  const TensorType scalar{c_.model.dtype, {}};
+  const TensorType scalar{wide(c_.model.dtype), {}};
   BufferId total = kNone;
   if (norm.outputs.size() > params.size()) {
     total = bound.at(norm.outputs.back());
@@ -481,6 +580,10 @@ Program RankEmitter::run() {
   add_states();
   start();
   const std::vector<Unit>& units = c_.result.schedule.ranks[index(stage_)];
+  for (size_t i = 0; i < units.size(); ++i)
+    if (units[i].phase == Phase::B && (i + 1 == units.size() || units[i + 1].phase != Phase::W ||
+                                       units[i + 1].microbatch != units[i].microbatch))
+      backward_whole_ = false;
   for (size_t i = 0; i < units.size(); ++i) {
     const Unit& u = units[i];
     const bool both = c_.plan.recompute != Recompute::none && u.phase == Phase::B &&

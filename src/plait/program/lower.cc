@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
+#include <thread>
 
 #include "plait/base/glob.h"
+#include "plait/plan/fuse.h"
 #include "plait/program/emit.h"
 #include "plait/program/verify.h"
 
@@ -18,7 +21,7 @@ int64_t forward_flops(const Graph& block) {
   for (const Node& node : block.nodes) {
     std::vector<TensorType> types;
     for (ValueId v : node.in) types.push_back(block.type(v));
-    total = checked_add(total, find_op(node.op).flops(node.attrs, types));
+    total = checked_add(total, flops_of(find_op(node.op), node.attrs, types));
   }
   return total;
 }
@@ -133,6 +136,14 @@ PartGraph partition_use(const LowerContext& c, const BlockUse& use, const Graph&
   return partition(r);
 }
 
+// The loss and its gradient are made at once where the logits are not split, so that nothing of
+// them is kept or made again.
+Recompute recompute_of(const LowerContext& c, const BlockUse& use) {
+  const bool loss = std::count(use.outputs.begin(), use.outputs.end(), c.model.loss) > 0;
+  const bool whole = !c.plan.split.contains("V");
+  return c.options.fuse && loss && whole ? Recompute::none : c.plan.recompute;
+}
+
 // Every use's graph. A value needs a gradient when a trained parameter lies upstream of it; a use
 // whose inputs need none yields none, and one that holds no trained parameter either is not
 // differentiated at all.
@@ -152,9 +163,9 @@ void differentiate_uses(LowerContext& c) {
     c.graph_of_use.push_back(it->second);
     if (fresh) {
       const Graph& forward = c.model.blocks[use.block];
-      c.graphs.push_back(c.options.train
-                             ? recompute(differentiate(forward, inputs, params), c.plan.recompute)
-                             : forward);
+      c.graphs.push_back(
+          c.options.train ? recompute(differentiate(forward, inputs, params), recompute_of(c, use))
+                          : forward);
     }
     if (!c.options.train) continue;
     const Graph& g = c.graphs[it->second];
@@ -211,6 +222,19 @@ void settle_gradients(LowerContext& c) {
   }
 }
 
+// Of each use's results, the totals may be made in the backward pass: nobody waits for them.
+void fuse_parts(LowerContext& c) {
+  std::set<size_t> done;
+  for (size_t u = 0; u < c.model.uses.size(); ++u) {
+    const size_t part = c.result.part_of_use[u];
+    if (!done.insert(part).second) continue;
+    std::vector<bool> late;
+    for (const ModelValueId v : c.model.uses[u].outputs)
+      late.push_back(c.options.train && is_total(c.model, v));
+    c.result.parts[part] = fuse(std::move(c.result.parts[part]), late);
+  }
+}
+
 // Gradients, pending, in; gradients whole and the sum of squares of this pipeline rank's share
 // out. A parameter that several pipeline ranks hold is counted on the first.
 void partition_norm(LowerContext& c, int stage) {
@@ -258,8 +282,8 @@ void partition_update(LowerContext& c, int stage) {
     r.inputs.push_back(std::move(placement));
     return g.inputs.back();
   };
-  const TensorType scalar{c.model.dtype, {}};
-  const ValueId hyper = input("hyper", {c.model.dtype, {{"", 2, 1}}}, replicated(1));
+  const TensorType scalar{wide(c.model.dtype), {}};
+  const ValueId hyper = input("hyper", {wide(c.model.dtype), {{"", 2, 1}}}, replicated(1));
   Placement pending_total = replicated(0);
   if (c.pipelined()) pending_total.pending = {{c.plan.mesh.pipeline_axis(), Reduce::sum}};
   const ValueId total = input("grad_sum_squares", scalar, pending_total);
@@ -381,6 +405,11 @@ Placement state_placement(const StateDef& state, const Placement& param) {
   return p;
 }
 
+int share_of_cores(int ranks) {
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, cores / std::max(1, ranks));
+}
+
 Lowered lower(const Model& model, const Plan& plan, const LowerOptions& options) {
   if (options.train && model.loss == kNone) fail("model '{}' has no loss to train on", model.name);
   if (options.train && model.trained_count() == 0)
@@ -402,6 +431,7 @@ Lowered lower(const Model& model, const Plan& plan, const LowerOptions& options)
   place_parameters(c);
   differentiate_uses(c);
   settle_gradients(c);
+  if (options.fuse) fuse_parts(c);
   c.result_placement.resize(model.results.size());
   for (size_t u = 0; u < model.uses.size(); ++u)
     for (size_t i = 0; i < model.uses[u].outputs.size(); ++i) {

@@ -19,9 +19,13 @@ namespace plait {
 struct LowerOptions {
   bool train = true;  // false: forward only, for evaluation and inference
   Optimizer optimizer;
-  int threads = 1;  // compute threads of each rank
+  int threads = 1;              // compute threads of each rank
+  bool fuse = true;             // let fused ops (plan/fuse.h) do rows of ops at once
   bool keep_gradients = false;  // states "grad/NAME" hold the reduced gradients of the last step
 };
+
+// Compute threads for each of so many ranks on this machine: the cores shared out, at least one.
+int share_of_cores(int ranks);
 
 // States of a program, by name: "param/NAME"; what the optimizer keeps ("m/NAME" and "v/NAME" with
 // AdamW); "loss" and "grad_sum_squares" (scalars); "logits" and the model's results, by name, where

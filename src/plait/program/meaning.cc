@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "plait/base/digest.h"
+#include "plait/ir/fused.h"
 #include "plait/program/verify.h"
 
 namespace plait {
@@ -19,6 +20,48 @@ uint64_t bits(double value) {
   uint64_t b = 0;
   std::memcpy(&b, &value, sizeof b);
   return b;
+}
+
+// What the results of a call mean. A fused op means what it expands to.
+std::vector<uint64_t> op_meanings(const OpDef& op, const Attrs& attrs,
+                                  const std::vector<uint64_t>& in, size_t results) {
+  if (op.expansion != nullptr) {
+    const Expansion& e = *op.expansion;
+    std::vector<uint64_t> values(e.names.size());
+    std::copy(in.begin(), in.end(), values.begin());
+    for (const ExpansionNode& node : e.nodes) {
+      std::vector<uint64_t> operands;
+      for (const size_t v : node.in) operands.push_back(values[v]);
+      const auto out = op_meanings(node.op(), node_attrs(node, attrs), operands, node.out.size());
+      for (size_t i = 0; i < out.size(); ++i) values[node.out[i]] = out[i];
+    }
+    std::vector<uint64_t> out;
+    for (const size_t v : e.results) out.push_back(values[v]);
+    return out;
+  }
+  if (!op.terms.empty()) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < in.size(); ++i) sum += op.terms[i] > 0 ? in[i] : -in[i];
+    return {sum};
+  }
+  std::vector<uint64_t> parts = {digest(op.name)};
+  for (const auto& [key, value] : attrs) {
+    parts.push_back(digest(key));
+    if (!value.is_list()) {
+      parts.push_back(bits(value.number()));
+      continue;
+    }
+    parts.push_back(digest("list") + value.list().size());
+    for (const double v : value.list()) parts.push_back(bits(v));
+  }
+  parts.insert(parts.end(), in.begin(), in.end());
+  parts.push_back(0);
+  std::vector<uint64_t> out;
+  for (size_t i = 0; i < results; ++i) {
+    ++parts.back();  // which result
+    out.push_back(mix(parts));
+  }
+  return out;
 }
 
 }  // namespace
@@ -60,30 +103,10 @@ void MeaningTracker::local(int rank, size_t at) {
       set(rank, a.out[0], get(rank, a.in[0]), at);
       return;
     case ActionKind::op: {
-      const OpDef& op = find_op(a.name);
-      if (!op.terms.empty()) {
-        uint64_t sum = 0;
-        for (size_t i = 0; i < a.in.size(); ++i)
-          sum += op.terms[i] > 0 ? get(rank, a.in[i]) : -get(rank, a.in[i]);
-        set(rank, a.out[0], sum, at);
-        return;
-      }
-      std::vector<uint64_t> parts = {digest(a.name)};
-      for (const auto& [key, value] : a.attrs) {
-        parts.push_back(digest(key));
-        if (!value.is_list()) {
-          parts.push_back(bits(value.number()));
-          continue;
-        }
-        parts.push_back(digest("list") + value.list().size());
-        for (const double v : value.list()) parts.push_back(bits(v));
-      }
-      for (BufferId b : a.in) parts.push_back(get(rank, b));
-      parts.push_back(0);
-      for (BufferId b : a.out) {
-        ++parts.back();  // which result
-        set(rank, b, mix(parts), at);
-      }
+      std::vector<uint64_t> in;
+      for (BufferId b : a.in) in.push_back(get(rank, b));
+      const std::vector<uint64_t> out = op_meanings(find_op(a.name), a.attrs, in, a.out.size());
+      for (size_t i = 0; i < out.size(); ++i) set(rank, a.out[i], out[i], at);
       return;
     }
     default:

@@ -14,6 +14,7 @@ Programs token_loss_programs(const Model& model, Plan plan) {
   plan.microbatches = 1;
   LowerOptions options;
   options.train = false;
+  options.threads = share_of_cores(plan.mesh.ranks());
   return lower(model, plan, options).programs;
 }
 

@@ -27,16 +27,25 @@ void check(const TrainConfig& c) {
     fail("a checkpoint every {} steps, but no folder for them", c.checkpoint_every);
 }
 
-Programs train_programs(const Model& model, const Plan& plan, const Optimizer& optimizer) {
+Programs train_programs(const Model& model, const Plan& plan, const Optimizer& optimizer,
+                        int threads) {
   LowerOptions options;
+  options.threads = threads;
   options.optimizer = optimizer;
   return lower(model, plan, options).programs;
 }
 
-Programs eval_programs(const Model& model, const Plan& plan) {
+Programs eval_programs(const Model& model, const Plan& plan, int threads) {
   LowerOptions options;
+  options.threads = threads;
   options.train = false;
   return lower(model, plan, options).programs;
+}
+
+SessionOptions session_options() {
+  SessionOptions options;
+  options.pin = true;
+  return options;
 }
 
 // The learning rate's own count of steps is the run's.
@@ -133,7 +142,7 @@ Trainer::Trainer(const Model& model, const Plan& plan, const Data& data, const T
       config_(with_length(config)),
       layout_(batch_layout(model, plan.microbatches)),
       reference_(std::move(reference)),
-      session_(train_programs(model, plan, config.optimizer), {}),
+      session_(train_programs(model, plan, config.optimizer, config.threads), session_options()),
       spike_watch_(config.spike_deviations),
       early_(config.patience, config.least_gain) {
   if (data.paired() != (reference_ != nullptr))
@@ -174,10 +183,15 @@ StepReport Trainer::step() {
   r.tokens = layout_.tokens();
   r.labelled = facts.labelled;
   r.epochs = facts.epochs;
-  batch.step["hyper"] = hyper(model_.dtype, r.learning_rate, r.step);
+  batch.step["hyper"] = hyper(wide(model_.dtype), r.learning_rate, r.step);
   std::optional<std::pair<int64_t, double>> small;
   if (config_.noise_every > 0 && done_ % config_.noise_every == 0) small = measure_small(batch);
-  session_.step(batch);
+  const bool timed =
+      keep_times_ > 0 && (config_.patience > 0 || r.step > config_.steps - keep_times_);
+  if (timed)
+    timed_session_step(batch, r.step);
+  else
+    session_.step(batch);
   r.loss = session_.scalar("loss");
   const double squares = session_.scalar("grad_sum_squares");
   r.gradient_norm = std::sqrt(squares);
@@ -191,7 +205,21 @@ StepReport Trainer::step() {
   tokens_seen_ += r.labelled;
   r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   r.tokens_per_second = static_cast<double>(r.tokens) / r.seconds;
+  if (timed) times_.back().seconds = r.seconds;
   return r;
+}
+
+void Trainer::timed_session_step(const Batch& batch, int64_t step) {
+  session_.watch({.times = true});
+  const auto begin = std::chrono::steady_clock::now();
+  session_.step(batch);
+  StepTimes t;
+  t.step = step;
+  t.session_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  t.actions = session_.times();
+  times_.push_back(std::move(t));
+  if (static_cast<int64_t>(times_.size()) > keep_times_) times_.pop_front();
 }
 
 std::optional<std::pair<int64_t, double>> Trainer::measure_small(const Batch& batch) {
@@ -203,8 +231,8 @@ std::optional<std::pair<int64_t, double>> Trainer::measure_small(const Batch& ba
     plan.microbatches = 1;
     Optimizer none;
     none.name = "none";
-    noise_session_ =
-        std::make_unique<Session>(train_programs(model_, plan, none), SessionOptions{});
+    noise_session_ = std::make_unique<Session>(train_programs(model_, plan, none, config_.threads),
+                                               session_options());
   }
   noise_session_->set_states("param/", parameters());
   small.step = batch.step;
@@ -262,7 +290,8 @@ int64_t Trainer::eval_batches() const {
 
 double Trainer::validation_loss() {
   if (eval_ == nullptr)
-    eval_ = std::make_unique<Session>(eval_programs(model_, plan_), SessionOptions{});
+    eval_ =
+        std::make_unique<Session>(eval_programs(model_, plan_, config_.threads), session_options());
   eval_->set_states("param/", parameters());
   return evaluate(*eval_, data_, layout_, eval_batches(), reference_.get());
 }

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -37,6 +38,7 @@ struct TrainConfig {
   LearningRate rate;
   uint64_t seed = 1;
   Optimizer optimizer;
+  int threads = 1;  // compute threads of each rank
 
   int64_t eval_every = 0;    // steps between validations; 0: none in run()
   int64_t eval_batches = 8;  // of one step's tokens each; 0: all there are
@@ -109,6 +111,10 @@ class Trainer {
              const std::atomic<bool>* stop = nullptr);
   // Under the same plan. The programs for it are made when it is first called.
   double validation_loss();
+  // Records when each action ran in the last `steps` steps of the run: in each step if patience
+  // may end it early, else only in those that are last by their number.
+  void keep_times(int64_t steps) { keep_times_ = steps; }
+  const std::deque<StepTimes>& times() const { return times_; }  // the oldest first
   int64_t eval_batches() const;  // as configured, at most what the data has
   void log_text(const std::string& tag, const std::string& text);  // a sample, for TensorBoard
 
@@ -125,6 +131,7 @@ class Trainer {
   void open_logs();
   void write_metrics(const StepReport& report);
   std::vector<std::string> saved_prefixes() const;
+  void timed_session_step(const Batch& batch, int64_t step);
 
   Model model_;
   Plan plan_;
@@ -144,6 +151,8 @@ class Trainer {
   nlohmann::ordered_json description_;
   std::string frozen_digest_;
   int64_t done_ = 0, tokens_seen_ = 0;
+  int64_t keep_times_ = 0;
+  std::deque<StepTimes> times_;
   std::optional<int64_t> resumed_;
 };
 

@@ -5,7 +5,7 @@
 #include "plait/kernels/cpu/targets.h"
 // ... which comes first
 #include "hwy/foreach_target.h"
-#include "plait/kernels/cpu/kernels.h"
+#include "plait/kernels/cpu/cpu.h"
 #include "plait/kernels/cpu/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -57,23 +57,14 @@ void gelu_quick_grad(const KernelArgs& args) {
   });
 }
 
-// 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3), and its derivative
-constexpr float kTwoRoots = 1.5957691216f, kCubic = 0.044715f;
-HWY_INLINE VF twice_u(VF x) {
-  return hn::Mul(hn::Mul(set(kTwoRoots), x), hn::MulAdd(hn::Mul(set(kCubic), x), x, set(1)));
-}
-HWY_INLINE VF twice_du(VF x) {
-  return hn::MulAdd(hn::Mul(set(3 * kCubic * kTwoRoots), x), x, set(kTwoRoots));
-}
-
 void gelu(const KernelArgs& args) {
-  map1(args, [](VF x) HWY_ATTR { return hn::Mul(x, sigmoid(twice_u(x))); });
+  map1(args, [](VF x) HWY_ATTR { return hn::Mul(x, sigmoid(gelu_twice_u(x))); });
 }
 // dy (s + x s (1 - s) (2 u)'); beyond 64, 1 - s is 0 and must not meet an infinity.
 void gelu_grad(const KernelArgs& args) {
   map2(args, [](VF x, VF dy) HWY_ATTR {
-    const VF s = sigmoid(twice_u(x)), near = at_least(set(-64), at_most(set(64), x));
-    const VF rise = hn::Mul(hn::Mul(near, hn::Sub(set(1), s)), twice_du(near));
+    const VF s = sigmoid(gelu_twice_u(x)), near = at_least(set(-64), at_most(set(64), x));
+    const VF rise = hn::Mul(hn::Mul(near, hn::Sub(set(1), s)), gelu_twice_du(near));
     return hn::Mul(dy, hn::Mul(s, hn::Add(set(1), rise)));
   });
 }

@@ -4,7 +4,7 @@
 #include "plait/kernels/cpu/targets.h"
 // ... which comes first
 #include "hwy/foreach_target.h"
-#include "plait/kernels/cpu/kernels.h"
+#include "plait/kernels/cpu/cpu.h"
 #include "plait/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();

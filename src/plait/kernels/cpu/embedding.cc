@@ -5,7 +5,7 @@
 #include "plait/kernels/cpu/targets.h"
 // ... which comes first
 #include "hwy/foreach_target.h"
-#include "plait/kernels/cpu/kernels.h"
+#include "plait/kernels/cpu/cpu.h"
 #include "plait/kernels/cpu/simd-inl.h"
 #include "plait/ops/ops.h"
 
@@ -88,6 +88,31 @@ void embedding_grad(const KernelArgs& args) {
   });
 }
 
+// Adds to the rows of the tokens, and touches no other.
+void embedding_grad_accumulate(const KernelArgs& args) {
+  const TensorView& out = args.out[0];
+  check_ids("embedding_grad", args.in[1], args.in[2]);
+  int64_t* const keys = static_cast<int64_t*>(args.workspace);
+  const int64_t* last = keys + sort_tokens(out, args.in[2], keys);
+  const int64_t d = out.dims[1];
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, d));
+  float* sums = wide(out);
+  if (out.data != args.in[0].data)
+    std::memcpy(sums, wide(args.in[0]), static_cast<size_t>(out.elements()) * sizeof(float));
+  by_storage(args.in[3], [&](auto* dy) HWY_ATTR {
+    parallel_for(args.threads, out.dims[0], grain, [&](int64_t begin, int64_t end) HWY_ATTR {
+      const int64_t* key = std::lower_bound<const int64_t*>(keys, last, begin << 32);
+      for (; key != last && *key >> 32 < end; ++key) {
+        float* row = sums + (*key >> 32) * d;
+        const auto* from = dy + (*key & 0xffffffff) * d;
+        walk(0, d, [=](auto io, int64_t j) HWY_ATTR {
+          io.store(hn::Add(io.load(row + j), io.load(from + j)), row + j);
+        });
+      }
+    });
+  });
+}
+
 }  // namespace plait::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -95,5 +120,6 @@ HWY_AFTER_NAMESPACE();
 namespace plait {
 PLAIT_KERNEL(embedding)
 PLAIT_KERNEL(embedding_grad)
+PLAIT_KERNEL(embedding_grad_accumulate)
 }  // namespace plait
 #endif

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "hwy/foreach_target.h"
-#include "plait/kernels/cpu/kernels.h"
+#include "plait/kernels/cpu/cpu.h"
 #include "plait/kernels/cpu/math-inl.h"
 #include "plait/ops/ops.h"
 

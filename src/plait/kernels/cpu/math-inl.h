@@ -115,6 +115,16 @@ HWY_INLINE Normal normal(VF x) {
   return {density, hn::IfThenElse(hn::Gt(x, zero()), hn::Sub(set(1), outside), outside)};
 }
 
+// Of gelu, x (1 + tanh u) / 2: 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3), and its derivative
+constexpr float kGeluTwoRoots = 1.5957691216f, kGeluCubic = 0.044715f;
+HWY_INLINE VF gelu_twice_u(VF x) {
+  return hn::Mul(hn::Mul(set(kGeluTwoRoots), x),
+                 hn::MulAdd(hn::Mul(set(kGeluCubic), x), x, set(1)));
+}
+HWY_INLINE VF gelu_twice_du(VF x) {
+  return hn::MulAdd(hn::Mul(set(3 * kGeluCubic * kGeluTwoRoots), x), x, set(kGeluTwoRoots));
+}
+
 }  // namespace plait::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

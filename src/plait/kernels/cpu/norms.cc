@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "hwy/foreach_target.h"
-#include "plait/kernels/cpu/kernels.h"
+#include "plait/kernels/cpu/cpu.h"
 #include "plait/kernels/cpu/simd-inl.h"
 #include "plait/ops/row_blocks.h"
 
@@ -67,7 +67,8 @@ void rms_norm(const KernelArgs& args) {
 }
 
 // dx = r (w dy - x r^2 mean(w dy x)), w with its offset
-void rms_norm_grad_x(const KernelArgs& args) {
+template <bool kAdd>
+HWY_INLINE void rms_norm_grad_x_of(const KernelArgs& args) {
   const NormRows rows(args);
   const float* w = wide(args.in[1]);
   const bool stream = streams(args.out[0]);
@@ -76,9 +77,11 @@ void rms_norm_grad_x(const KernelArgs& args) {
     using T = std::remove_pointer_t<decltype(first)>;
     const T* first_dy = args.in[2].as<T>();
     T* first_dx = args.out[0].as<T>();
+    const T* first_more = kAdd ? args.in[3].as<T>() : nullptr;
     for_rows(args.threads, rows.count, rows.width, [=](int64_t i) HWY_ATTR {
       const T *x = first + i * rows.width, *dy = first_dy + i * rows.width;
       T* dx = first_dx + i * rows.width;
+      const T* more = kAdd ? first_more + i * rows.width : nullptr;
       const VF offset = set(rows.offset);
       const float r = inverse_rms(x, rows);
       const float sum = total(rows.width, [=](auto io, int64_t j, VF s) HWY_ATTR {
@@ -90,11 +93,15 @@ void rms_norm_grad_x(const KernelArgs& args) {
         fetch_next(x + j, rows);
         fetch_next(dy + j, rows);
         const VF g = hn::Mul(hn::Add(io.load(w + j), offset), io.load(dy + j));
-        io.store(hn::Mul(by, hn::NegMulAdd(io.load(x + j), common, g)), dx + j);
+        VF v = hn::Mul(by, hn::NegMulAdd(io.load(x + j), common, g));
+        if constexpr (kAdd) v = hn::Add(v, io.load(more + j));
+        io.store(v, dx + j);
       });
     });
   });
 }
+void rms_norm_grad_x(const KernelArgs& args) { rms_norm_grad_x_of<false>(args); }
+void rms_norm_grad_x_add(const KernelArgs& args) { rms_norm_grad_x_of<true>(args); }
 
 // dw [width] = the sum over rows of what add_row(row, sum [width]) adds.
 template <class AddRow>
@@ -179,7 +186,8 @@ void layer_norm(const KernelArgs& args) {
 }
 
 // dx = r (g - mean(g) - n mean(g n)) with g = w dy
-void layer_norm_grad_x(const KernelArgs& args) {
+template <bool kAdd>
+HWY_INLINE void layer_norm_grad_x_of(const KernelArgs& args) {
   const NormRows rows(args);
   const float* w = wide(args.in[1]);
   const bool stream = streams(args.out[0]);
@@ -188,9 +196,11 @@ void layer_norm_grad_x(const KernelArgs& args) {
     using T = std::remove_pointer_t<decltype(first)>;
     const T* first_dy = args.in[2].as<T>();
     T* first_dx = args.out[0].as<T>();
+    const T* first_more = kAdd ? args.in[3].as<T>() : nullptr;
     for_rows(args.threads, rows.count, rows.width, [=](int64_t i) HWY_ATTR {
       const T *x = first + i * rows.width, *dy = first_dy + i * rows.width;
       T* dx = first_dx + i * rows.width;
+      const T* more = kAdd ? first_more + i * rows.width : nullptr;
       const Moments m = moments(x, rows);
       const VF mean = set(m.mean), r = set(m.inverse_deviation);
       const float sum_g = total(rows.width, [=](auto io, int64_t j, VF s) HWY_ATTR {
@@ -207,11 +217,15 @@ void layer_norm_grad_x(const KernelArgs& args) {
         fetch_next(dy + j, rows);
         const VF n = hn::Mul(hn::Sub(io.load(x + j), mean), r);
         const VF g = hn::Sub(hn::Mul(io.load(w + j), io.load(dy + j)), mean_g);
-        io.store(hn::Mul(r, hn::NegMulAdd(n, mean_gn, g)), dx + j);
+        VF v = hn::Mul(r, hn::NegMulAdd(n, mean_gn, g));
+        if constexpr (kAdd) v = hn::Add(v, io.load(more + j));
+        io.store(v, dx + j);
       });
     });
   });
 }
+void layer_norm_grad_x(const KernelArgs& args) { layer_norm_grad_x_of<false>(args); }
+void layer_norm_grad_x_add(const KernelArgs& args) { layer_norm_grad_x_of<true>(args); }
 
 // dw = sum over tokens of dy n
 void layer_norm_grad_w(const KernelArgs& args) {
@@ -241,9 +255,11 @@ HWY_AFTER_NAMESPACE();
 namespace plait {
 PLAIT_KERNEL(rms_norm)
 PLAIT_KERNEL(rms_norm_grad_x)
+PLAIT_KERNEL(rms_norm_grad_x_add)
 PLAIT_KERNEL(rms_norm_grad_w)
 PLAIT_KERNEL(layer_norm)
 PLAIT_KERNEL(layer_norm_grad_x)
+PLAIT_KERNEL(layer_norm_grad_x_add)
 PLAIT_KERNEL(layer_norm_grad_w)
 }  // namespace plait
 #endif

@@ -5,7 +5,7 @@
 #include "plait/kernels/cpu/targets.h"
 // ... which comes first
 #include "hwy/foreach_target.h"
-#include "plait/kernels/cpu/kernels.h"
+#include "plait/kernels/cpu/cpu.h"
 #include "plait/kernels/cpu/simd-inl.h"
 #include "plait/ops/update.h"
 

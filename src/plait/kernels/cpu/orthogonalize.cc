@@ -1,9 +1,10 @@
-// f32 Newton-Schulz iteration by oneDNN's sgemm. A tall matrix is not transposed: XT X and a
-// product from the right do the same.
+// f32 Newton-Schulz iteration by gemm. A tall matrix is not transposed: XT X and a product from the
+// right do the same.
 #include <algorithm>
 #include <cmath>
 
-#include "plait/kernels/cpu/kernels.h"
+#include "plait/kernels/cpu/cpu.h"
+#include "plait/kernels/cpu/gemm.h"
 
 namespace plait {
 
@@ -13,19 +14,38 @@ struct Coefficients {
   float a, b, c;
 };
 
+struct Products {
+  void* scratch;
+  int threads;
+
+  // c [m, n] = alpha op(a) op(b), all dense; k summands.
+  void operator()(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
+                  const float* b, float* c) const {
+    gemm(m, n, k, alpha, {a, Dtype::f32, ta ? m : k, ta}, {b, Dtype::f32, tb ? k : n, tb}, c,
+         Dtype::f32, n, {}, scratch, threads);
+  }
+  // The same added to c.
+  void add(int64_t m, int64_t n, int64_t k, float alpha, const float* a, const float* b,
+           float* c) const {
+    gemm(m, n, k, alpha, {a, Dtype::f32, k}, {b, Dtype::f32, n}, c, Dtype::f32, n,
+         {.addend = c, .addend_ld = n}, scratch, threads);
+  }
+};
+
+void scale(float by, const float* from, int64_t size, float* to) {
+  for (int64_t i = 0; i < size; ++i) to[i] = by * from[i];
+}
+
 // One step from x [rows, columns] to y; gram and poly are squares of the smaller side.
-void iterate(const Coefficients& by, const float* x, float* y, float* gram, float* poly,
-             int64_t rows, int64_t columns) {
+void iterate(const Coefficients& by, const Products& product, const float* x, float* y, float* gram,
+             float* poly, int64_t rows, int64_t columns) {
   const int64_t n = std::min(rows, columns), k = std::max(rows, columns);
   const bool tall = rows > columns;
-  sgemm(tall, !tall, n, n, k, 1, x, columns, x, columns, 0, gram, n);
-  std::copy_n(gram, n * n, poly);
-  sgemm(false, false, n, n, n, by.c, gram, n, gram, n, by.b, poly, n);
-  std::copy_n(x, rows * columns, y);
-  if (tall)
-    sgemm(false, false, rows, columns, n, 1, x, columns, poly, n, by.a, y, columns);
-  else
-    sgemm(false, false, rows, columns, n, 1, poly, n, x, columns, by.a, y, columns);
+  product(tall, !tall, n, n, k, 1, x, x, gram);
+  scale(by.b, gram, n * n, poly);
+  product.add(n, n, n, by.c, gram, gram, poly);
+  scale(by.a, x, rows * columns, y);
+  product.add(rows, columns, n, 1, tall ? x : poly, tall ? poly : x, y);
 }
 
 }  // namespace
@@ -43,6 +63,7 @@ void fast_orthogonalize(const KernelArgs& args) {
   float* x = static_cast<float*>(args.workspace);
   float* next = x + size;
   float* gram = next + size;
+  const Products product{gram + 2 * n * n, args.threads};
   for (int64_t slice = 0; slice < slices; ++slice) {
     const float* from = in.as<float>() + slice * size;
     double squares = 0;
@@ -50,7 +71,7 @@ void fast_orthogonalize(const KernelArgs& args) {
     const double norm = std::max(std::sqrt(squares), attr(attrs, "eps"));
     for (int64_t i = 0; i < size; ++i) x[i] = static_cast<float>(from[i] / norm);
     for (int64_t step = 0; step < steps; ++step) {
-      iterate(by, x, next, gram, gram + n * n, rows, columns);
+      iterate(by, product, x, next, gram, gram + n * n, rows, columns);
       std::swap(x, next);
     }
     std::copy_n(x, size, args.out[0].as<float>() + slice * size);

@@ -7,7 +7,7 @@
 #include <array>
 
 #include "hwy/foreach_target.h"
-#include "plait/kernels/cpu/kernels.h"
+#include "plait/kernels/cpu/cpu.h"
 #include "plait/kernels/cpu/simd-inl.h"
 #include "plait/ops/row_blocks.h"
 

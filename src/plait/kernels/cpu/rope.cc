@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "hwy/foreach_target.h"
-#include "plait/kernels/cpu/kernels.h"
+#include "plait/kernels/cpu/cpu.h"
 #include "plait/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,61 +1,55 @@
-#include "plait/kernels/cpu/kernels.h"
+// The fast kernels. To add one, write fast_NAME in a file of its family and add its line here.
+#include "plait/kernels/cpu/cpu.h"
+
+// BOTH(name): fast_name serves f32 and bf16, by the types of the views it is given.
+// F32(name): f32 alone; in bf16 the op runs its reference.
+// clang-format off
+#define PLAIT_FAST_KERNELS(BOTH, F32) \
+  BOTH(matmul) \
+  BOTH(linear_bias) BOTH(linear_add) BOTH(linear_bias_add) BOTH(matmul_accumulate) \
+  BOTH(linear_nll) F32(linear_nll_grad) BOTH(linear_nll_grad_x) \
+  BOTH(linear_nll_grad_accumulate) \
+  BOTH(attention) BOTH(attention_grad) \
+  F32(orthogonalize) \
+  BOTH(add) BOTH(sub) BOTH(mul) BOTH(scale) BOTH(mul_scalar) \
+  BOTH(accumulate) \
+  BOTH(add_bias) BOTH(sum_rows) \
+  BOTH(to_bf16) \
+  BOTH(relu) BOTH(relu_grad) \
+  BOTH(squared_relu) BOTH(squared_relu_grad) \
+  BOTH(silu) BOTH(silu_grad) \
+  BOTH(gelu) BOTH(gelu_grad) \
+  BOTH(gelu_erf) BOTH(gelu_erf_grad) \
+  BOTH(gelu_quick) BOTH(gelu_quick_grad) \
+  BOTH(gated_silu) BOTH(gated_silu_grad) \
+  BOTH(gated_gelu) BOTH(gated_gelu_grad) \
+  BOTH(soft_cap) BOTH(soft_cap_grad) \
+  BOTH(rms_norm) BOTH(rms_norm_grad_x) BOTH(rms_norm_grad_w) \
+  BOTH(rms_norm_grad_x_add) \
+  BOTH(layer_norm) BOTH(layer_norm_grad_x) BOTH(layer_norm_grad_w) \
+  BOTH(layer_norm_grad_x_add) \
+  BOTH(rope) \
+  BOTH(row_lse) BOTH(lse_grad) \
+  BOTH(pick) BOTH(pick_grad) \
+  BOTH(embedding) BOTH(embedding_grad) BOTH(embedding_grad_accumulate) \
+  BOTH(dot) BOTH(sum_squares) BOTH(sum_along) \
+  BOTH(adamw) BOTH(sgd) BOTH(sgd_momentum) \
+  BOTH(adafactor_moment) BOTH(adafactor_direction) BOTH(adafactor_whole) BOTH(adafactor_step) \
+  BOTH(muon_momentum) BOTH(muon_step)
+// clang-format on
 
 namespace plait {
 
+#define PLAIT_DECLARE(name) void fast_##name(const KernelArgs& args);
+PLAIT_FAST_KERNELS(PLAIT_DECLARE, PLAIT_DECLARE)
+#undef PLAIT_DECLARE
+
 std::span<const FastKernel> fast_kernels() {
-  static constexpr FastKernel kernels[] = {
-      {"matmul", fast_matmul},
-      {"attention", fast_attention},
-      {"attention_grad", fast_attention_grad},
-      {"orthogonalize", fast_orthogonalize},
-      {"add", fast_add, fast_add},
-      {"sub", fast_sub, fast_sub},
-      {"mul", fast_mul, fast_mul},
-      {"scale", fast_scale, fast_scale},
-      {"mul_scalar", fast_mul_scalar, fast_mul_scalar},
-      {"accumulate", fast_accumulate, fast_accumulate},
-      {"add_bias", fast_add_bias, fast_add_bias},
-      {"relu", fast_relu, fast_relu},
-      {"relu_grad", fast_relu_grad, fast_relu_grad},
-      {"squared_relu", fast_squared_relu, fast_squared_relu},
-      {"squared_relu_grad", fast_squared_relu_grad, fast_squared_relu_grad},
-      {"silu", fast_silu, fast_silu},
-      {"silu_grad", fast_silu_grad, fast_silu_grad},
-      {"gelu", fast_gelu, fast_gelu},
-      {"gelu_grad", fast_gelu_grad, fast_gelu_grad},
-      {"gelu_erf", fast_gelu_erf, fast_gelu_erf},
-      {"gelu_erf_grad", fast_gelu_erf_grad, fast_gelu_erf_grad},
-      {"gelu_quick", fast_gelu_quick, fast_gelu_quick},
-      {"gelu_quick_grad", fast_gelu_quick_grad, fast_gelu_quick_grad},
-      {"soft_cap", fast_soft_cap, fast_soft_cap},
-      {"soft_cap_grad", fast_soft_cap_grad, fast_soft_cap_grad},
-      {"sum_rows", fast_sum_rows, fast_sum_rows},
-      {"rms_norm", fast_rms_norm, fast_rms_norm},
-      {"rms_norm_grad_x", fast_rms_norm_grad_x, fast_rms_norm_grad_x},
-      {"rms_norm_grad_w", fast_rms_norm_grad_w, fast_rms_norm_grad_w},
-      {"layer_norm", fast_layer_norm, fast_layer_norm},
-      {"layer_norm_grad_x", fast_layer_norm_grad_x, fast_layer_norm_grad_x},
-      {"layer_norm_grad_w", fast_layer_norm_grad_w, fast_layer_norm_grad_w},
-      {"rope", fast_rope, fast_rope},
-      {"row_lse", fast_row_lse, fast_row_lse},
-      {"lse_grad", fast_lse_grad, fast_lse_grad},
-      {"pick", fast_pick, fast_pick},
-      {"pick_grad", fast_pick_grad, fast_pick_grad},
-      {"embedding", fast_embedding, fast_embedding},
-      {"embedding_grad", fast_embedding_grad, fast_embedding_grad},
-      {"dot", fast_dot, fast_dot},
-      {"sum_squares", fast_sum_squares, fast_sum_squares},
-      {"sum_along", fast_sum_along, fast_sum_along},
-      {"adamw", fast_adamw, fast_adamw},
-      {"sgd", fast_sgd, fast_sgd},
-      {"sgd_momentum", fast_sgd_momentum, fast_sgd_momentum},
-      {"adafactor_moment", fast_adafactor_moment, fast_adafactor_moment},
-      {"adafactor_direction", fast_adafactor_direction, fast_adafactor_direction},
-      {"adafactor_whole", fast_adafactor_whole, fast_adafactor_whole},
-      {"adafactor_step", fast_adafactor_step, fast_adafactor_step},
-      {"muon_momentum", fast_muon_momentum, fast_muon_momentum},
-      {"muon_step", fast_muon_step, fast_muon_step},
-  };
+#define PLAIT_BOTH(name) {#name, fast_##name, fast_##name},
+#define PLAIT_F32(name) {#name, fast_##name, nullptr},
+  static constexpr FastKernel kernels[] = {PLAIT_FAST_KERNELS(PLAIT_BOTH, PLAIT_F32)};
+#undef PLAIT_BOTH
+#undef PLAIT_F32
   return kernels;
 }
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 // libgomp's own entry points: what a compiler makes of `#pragma omp parallel`. Called by name so
-// that every compiler shares the team of oneDNN, which was built with gcc.
+// that every compiler uses the same runtime.
 extern "C" {
 void omp_set_num_threads(int threads);
 int omp_get_thread_num(void);
@@ -41,6 +41,15 @@ void pin(int index) {
   }
 }
 
+// The core that the calling thread is pinned to; negative: it may run on several, or none is known.
+int pinned_core() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) != 1) return -1;
+  int core = 0;
+  while (!CPU_ISSET(core, &allowed)) ++core;
+  return core;
+}
+
 }  // namespace
 
 namespace team_internal {
@@ -56,6 +65,13 @@ void start_team(const Team& team) {
   omp_set_num_threads(team.threads);
   if (team.first_core < 0) return;
   on_team(team.threads, [&](int thread, int) { pin(team.first_core + thread); });
+}
+
+std::vector<int> team_cores(int threads) {
+  std::vector<int> cores(static_cast<size_t>(threads), -1);
+  on_team(threads, [&](int thread, int) { cores[static_cast<size_t>(thread)] = pinned_core(); });
+  const bool all = std::all_of(cores.begin(), cores.end(), [](int core) { return core >= 0; });
+  return all ? cores : std::vector<int>();
 }
 
 }  // namespace plait

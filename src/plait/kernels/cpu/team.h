@@ -1,5 +1,4 @@
-// A rank's team of compute threads: OpenMP's, shared with oneDNN, so that a rank has one team and
-// no more. Idle members spin for a moment and then sleep; libgomp does not let them spin at all
+// A rank's team of compute threads, kept by OpenMP's runtime; a rank has one team and no more. Idle members spin for a moment and then sleep; libgomp does not let them spin at all
 // when there are more threads than cores.
 //
 //   parallel_for(args.threads, rows, 8, [&](int64_t begin, int64_t end) { ... });
@@ -10,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "plait/kernels/device.h"
 
@@ -17,6 +17,8 @@ namespace plait {
 
 // Device::start_team of the CPU.
 void start_team(const Team& team);
+// The core to which each thread of the caller's team is pinned; empty: some thread is not.
+std::vector<int> team_cores(int threads);
 
 namespace team_internal {
 void run(int threads, void (*f)(void*, int, int), void* context);
