@@ -42,8 +42,8 @@ TEST(VectorKernels, SamplesOfEveryShape) {
     if (!has_samples_to_enlarge(kernel)) continue;
     const OpDef& op = find_op(kernel.op);
     for (const OpSample& sample : op.samples())
-      for (const auto& [tokens, width] : std::vector<std::pair<int64_t, int64_t>>{
-               {1, 1}, {0, 1}, {3, 0}, {11, 11}, {1, 43}, {37, 3}}) {
+      for (const auto& [tokens, width] :
+           std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {0, 1}, {3, 0}, {5, 11}, {1, 43}}) {
         if (width == 0 && sample.integers) continue;  // no id is one of an empty vocabulary
         hold(enlarged(op, sample, tokens, width), kernel);
       }
