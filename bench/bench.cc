@@ -2,6 +2,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "plait/base/rng.h"
@@ -73,6 +74,9 @@ int main(int argc, char** argv) {
     plait::bench::elementwise_table(argc > 2 ? argv[2] : "");
     return 0;
   }
+  if (argc > 1 && std::string_view(argv[1]) == "gemm")
+    return plait::bench::gemm_table(argc > 2 ? std::atoi(argv[2]) : 1,
+                                    argc > 3 ? std::atof(argv[3]) : 1);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

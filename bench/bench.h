@@ -38,4 +38,7 @@ void elementwise_table(std::string_view filter);
 // Random tokens; every slot is one sequence. The inputs are those of the named configurations.
 Batch random_batch(const Model& model, int64_t microbatches);
 
+// `bench gemm [THREADS [SECONDS]]`: gemm beside oneDNN, a table; `seconds` for each shape.
+int gemm_table(int threads, double seconds);
+
 }  // namespace plait::bench

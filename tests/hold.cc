@@ -64,21 +64,21 @@ Wide wide_of(const OpDef& op, const Attrs& attrs, const std::vector<TensorType>&
   }
   const Expansion& e = *op.expansion;
   const Graph g = expand(op, attrs, in);
-  std::vector<bool> is_wide(e.names.size(), false), known(e.names.size(), false);
+  std::vector<bool> is_wide(e.names.size(), false);
+  std::vector<Wide> own;
   for (size_t n = 0; n < g.nodes.size(); ++n) {
     std::vector<TensorType> types;
     for (const ValueId v : g.nodes[n].in) types.push_back(g.type(v));
-    const OpDef& inner = find_op(g.nodes[n].op);
-    Wide own = wide_of(inner, g.nodes[n].attrs, types);
+    own.push_back(wide_of(find_op(g.nodes[n].op), g.nodes[n].attrs, types));
+    for (const size_t i : own[n].in) is_wide[e.nodes[n].in[i]] = true;
+  }
+  for (size_t n = 0; n < g.nodes.size(); ++n) {
     // Element-wise ops on columns of statistics are wide because their operands are.
     const std::vector<size_t>& from = e.nodes[n].in;
-    const bool all = own.in.empty() && std::all_of(from.begin(), from.end(), [&](size_t v) {
-                       return known[v] && is_wide[v];
-                     });
-    for (size_t i = 0; i < from.size(); ++i)
-      if (!known[from[i]]) known[from[i]] = true, is_wide[from[i]] = has(own.in, i);
+    const bool all = own[n].in.empty() &&
+                     std::all_of(from.begin(), from.end(), [&](size_t v) { return is_wide[v]; });
     for (size_t i = 0; i < e.nodes[n].out.size(); ++i)
-      known[e.nodes[n].out[i]] = true, is_wide[e.nodes[n].out[i]] = all || has(own.out, i);
+      is_wide[e.nodes[n].out[i]] = all || has(own[n].out, i);
   }
   for (size_t i = 0; i < e.operands; ++i)
     if (is_wide[i]) wide.in.push_back(i);

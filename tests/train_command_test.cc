@@ -69,6 +69,33 @@ class TrainCommandTest : public testing::Test {
   std::string folder_;
 };
 
+// The loss of each step in f32 and in bf16; what is saved is f32 either way.
+TEST_F(TrainCommandTest, Bf16TrainsBesideF32) {
+  const auto losses = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"--steps", "12",        "--learning-rate",
+                                     "1e-2",    "--metrics", in("metrics.jsonl")};
+    args.insert(args.end(), more.begin(), more.end());
+    text(args);
+    std::vector<double> found;
+    for (const json& line : lines("metrics.jsonl"))
+      if (line.contains("loss")) found.push_back(line["loss"]);
+    fs::remove(in("metrics.jsonl"));
+    return found;
+  };
+  const std::vector<double> f32 = losses({"--threads", "1"});
+  ASSERT_EQ(f32.size(), 12u);
+  EXPECT_EQ(losses({"--threads", "2"}), f32);  // threads change no bit
+  const std::vector<double> bf16 = losses({"--dtype", "bf16", "--out", in("bf16")});
+  ASSERT_EQ(bf16.size(), 12u);
+  for (size_t i = 0; i < 12; ++i) EXPECT_NEAR(bf16[i], f32[i], 0.02) << i;
+  EXPECT_LT(bf16.back(), bf16.front() - 0.5);
+  EXPECT_NE(bf16, f32);
+  const CommandResult on =
+      run_plait(train(in("bf16"), "text.txt", {"--dtype", "bf16", "--steps", "2"}));
+  EXPECT_EQ(on.exit_code, 0) << on.out;
+  EXPECT_THAT(text({"--dtype", "f16"}, 1), HasSubstr("bf16"));
+}
+
 TEST_F(TrainCommandTest, FlagsThatWouldDoNothingAreRefused) {
   EXPECT_THAT(text({"--lora-alpha", "8"}, 1), HasSubstr("--lora-alpha: no adapter is trained"));
   EXPECT_THAT(text({"--beta", "0.2"}, 1), HasSubstr("no preference pairs"));

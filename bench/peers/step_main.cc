@@ -29,7 +29,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string model, tokens, adapter, dtype = "f32", optimizer = "adamw";
+  std::string model, tokens, adapter, dtype = "f32", optimizer = "adamw", recompute = "none";
   int64_t slots = 1, slot_tokens = 1024, steps = 5, warmup = 1, lora_rank = 0;
   std::vector<std::string> lora_targets;
   int threads = 1;
@@ -54,6 +54,7 @@ void add_options(CLI::App& app, Options& o) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 16));
   app.add_option("--lora-targets", o.lora_targets, "modules that get adapters")->delimiter(',');
   app.add_option("--adapter", o.adapter, "a folder of peft's: adapters to train");
+  app.add_option("--recompute", o.recompute, "none, selective or full")->capture_default_str();
   app.add_option("--warmup", o.warmup, "steps before those that are measured")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
   app.add_option("--steps", o.steps)->check(positive);
@@ -181,11 +182,12 @@ Steps::Steps(const Options& o) : o_(o), model_(open_model(o)) {
   LowerOptions lowering;
   lowering.threads = o.threads;
   lowering.optimizer.name = o.optimizer;
+  const Plan plan = parse_plan(fmt::format("mesh = []\nrecompute = '{}'\n", o.recompute), "plan");
   SessionOptions options;
   options.pin = o.pin;
   options.device = &timed_device();
   session_ = std::make_unique<Session>(
-      lower(model_, parse_plan("mesh = []", "plan"), lowering).programs, options);
+      lower(model_, plan, lowering).programs, options);
   HostTensors parameters = starting_parameters(o, model_);
   for (auto& [name, tensor] : parameters) {
     const BufferId state = program().find_state("param/" + name);

@@ -62,12 +62,16 @@ void add_ranks_option(CLI::App& command, CommonOptions& o) {
       ->check(whole_number(1, 1 << 20));
 }
 
-void add_world_options(CLI::App& command, CommonOptions& o) {
-  add_ranks_option(command, o);
+void add_threads_option(CLI::App& command, CommonOptions& o) {
   command
       .add_option("--threads", o.threads,
                   "compute threads of each rank; left out: the cores shared out")
       ->check(whole_number(1, 1024));
+}
+
+void add_world_options(CLI::App& command, CommonOptions& o) {
+  add_ranks_option(command, o);
+  add_threads_option(command, o);
   command.add_option("--optimizer", o.optimizer, "how parameters are updated")
       ->check(CLI::IsMember(optimizer_names()))
       ->capture_default_str();

@@ -30,7 +30,8 @@ void add_batch_options(CLI::App& command, CommonOptions& options);  // slots, dt
 void add_save_dtype(CLI::App& command, std::string& dtype);
 std::optional<Dtype> save_dtype(const std::string& dtype);  // nothing for an empty one
 void add_ranks_option(CLI::App& command, CommonOptions& options);
-void add_world_options(CLI::App& command, CommonOptions& options);  // ranks, optimizer
+void add_threads_option(CLI::App& command, CommonOptions& options);
+void add_world_options(CLI::App& command, CommonOptions& options);  // ranks, threads, optimizer
 
 // For commands that train nothing: dropout in config.json is of no effect.
 Model open_model(const CommonOptions& options, Head head);

@@ -259,6 +259,7 @@ void add_train_options(CLI::App& command, TrainOptions& o) {
       ->check(CLI::IsMember({"none", "selective", "full"}));
   add_batch_options(command, o);
   add_ranks_option(command, o);
+  add_threads_option(command, o);
   command.add_option("--seed", o.config.seed, "of parameters and data order")
       ->check(whole_number(0, INT64_MAX))
       ->capture_default_str();

@@ -78,25 +78,47 @@ std::vector<BufferId> states_read(const Program& program) {
   return states;
 }
 
+namespace {
+
+// The actions that make something: not those that take and give memory, of which ranks with smaller
+// shards may need fewer.
+std::vector<size_t> making(const Program& program) {
+  std::vector<size_t> list;
+  for (size_t i = 0; i < program.actions.size(); ++i)
+    if (const ActionKind kind = program.actions[i].kind;
+        kind != ActionKind::alloc && kind != ActionKind::free)
+      list.push_back(i);
+  return list;
+}
+
+}  // namespace
+
 void compare_replicas(const Programs& programs, const std::vector<ResultDigests>& ranks) {
   size_t most = 0;
-  for (const Program& p : programs.ranks) most = std::max(most, p.actions.size());
-  // Ranks of one pipeline rank run the same list, so an action's replicas stand at one index.
+  std::vector<std::vector<size_t>> actions;
+  for (const Program& p : programs.ranks) {
+    actions.push_back(making(p));
+    most = std::max(most, actions.back().size());
+  }
+  // Ranks of one pipeline rank make the same things, so an action's replicas stand at one place.
   for (size_t i = 0; i < most; ++i) {
     std::map<std::pair<size_t, std::vector<int>>, int> seen;  // (result, holders) -> first rank
     for (size_t r = 0; r < ranks.size(); ++r) {
-      if (i >= ranks[r].size()) continue;
-      const Action& a = programs.ranks[r].actions[i];
-      for (size_t k = 0; k < ranks[r][i].size(); ++k) {
+      if (i >= actions[r].size()) continue;
+      const size_t at = actions[r][i];
+      if (at >= ranks[r].size()) continue;
+      const Action& a = programs.ranks[r].actions[at];
+      for (size_t k = 0; k < ranks[r][at].size(); ++k) {
         const Buffer& b = programs.ranks[r].buffer(a.out[k]);
         const int rank = static_cast<int>(r);
         const auto [it, fresh] =
             seen.emplace(std::pair(k, holders(programs.mesh, b.placement, rank)), rank);
         if (fresh) continue;
-        const ResultDigests& other = ranks[static_cast<size_t>(it->second)];
-        if (k < other[i].size() && other[i][k] == ranks[r][i][k]) continue;
+        const auto first = static_cast<size_t>(it->second);
+        const std::vector<uint64_t>& other = ranks[first][actions[first][i]];
+        if (k < other.size() && other[k] == ranks[r][at][k]) continue;
         fail("{}: '{}' differs in bits from that of rank {}, which holds the same part",
-             describe(programs, rank, i), b.name, it->second);
+             describe(programs, rank, at), b.name, it->second);
       }
     }
   }

@@ -121,7 +121,7 @@ TEST(ModelText, RefusesWithFileAndLine) {
     const char *from, *to, *words;
   } cases[] = {
       {"model \"tiny model\"", "modell x", "m.plait:2: found 'modell', expected 'model'"},
-      {"dtype f64", "dtype i32", "m.plait:3: found 'i32', expected f32 or f64"},
+      {"dtype f64", "dtype i32", "m.plait:3: found 'i32', expected f32, f64 or bf16"},
       {"dtype f64", "dtype f64 f32", "m.plait:3: 'f32' is too much on this line"},
       {"T = 8 by 4", "T = 8 by 3", "m.plait:5: 8 is no multiple of 3"},
       {"D = 6", "D = 0", "m.plait:6: 0 is outside 1 to"},

@@ -15,7 +15,7 @@ namespace plait {
 struct GemmBlocks {
   static constexpr int64_t kDepth = 256;   // summands that are packed at a time
   static constexpr int64_t kWidth = 1024;  // columns of B
-  static constexpr int64_t kHeight = 192;  // rows of A, packed
+  static constexpr int64_t kHeight = 96;   // rows of A, packed
   static constexpr int64_t kSums = 576;    // rows of C that are summed up in scratch
   // Sizes are rounded up to these: whole tiles of every instruction set.
   static constexpr int64_t kRowGrain = 12, kColumnGrain = 32;

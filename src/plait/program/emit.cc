@@ -485,6 +485,7 @@ void RankEmitter::block_weight_gradient(size_t u, int m) {
   unit(fmt::format("W s{} m{} {}", stage_, m, use.name));
   for (const PartNode& n : part.nodes)
     if (n.phase == Phase::W) backward_node(u, n, fmt::format(" {} m{}", use.name, m), m);
+  late_outputs(u, m);
   accumulate_gradients(u, bound);
   bound_.erase({u, m});
 }

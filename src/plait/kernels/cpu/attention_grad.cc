@@ -134,7 +134,8 @@ class Backward {
   float dot(const T* a, const T* b) const {
     V sum = hn::Zero(F());
     int64_t l = 0;
-    for (; l + kLanes <= n_.size; l += kLanes) sum = hn::MulAdd(load(F(), a + l), load(F(), b + l), sum);
+    for (; l + kLanes <= n_.size; l += kLanes)
+      sum = hn::MulAdd(load(F(), a + l), load(F(), b + l), sum);
     float rest = 0;
     for (; l < n_.size; ++l) rest += load1(a + l) * load1(b + l);
     return rest + hn::GetLane(hn::SumOfLanes(F(), sum));
@@ -469,9 +470,9 @@ namespace plait {
 HWY_EXPORT(attention_grad_f32);
 HWY_EXPORT(attention_grad_bf16);
 
-void fast_attention_grad(const KernelArgs& args) {
-  if (args.in[0].dtype == Dtype::bf16) return HWY_DYNAMIC_DISPATCH(attention_grad_bf16)(args);
-  HWY_DYNAMIC_DISPATCH(attention_grad_f32)(args);
+void fast_attention_grad(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(attention_grad_f32)(args); }
+void fast_attention_grad_bf16(const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(attention_grad_bf16)(args);
 }
 
 }  // namespace plait

@@ -97,6 +97,8 @@ void embedding_grad_accumulate(const KernelArgs& args) {
   const int64_t d = out.dims[1];
   const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, d));
   float* sums = wide(out);
+  if (out.data != args.in[0].data)
+    std::memcpy(sums, wide(args.in[0]), static_cast<size_t>(out.elements()) * sizeof(float));
   by_storage(args.in[3], [&](auto* dy) HWY_ATTR {
     parallel_for(args.threads, out.dims[0], grain, [&](int64_t begin, int64_t end) HWY_ATTR {
       const int64_t* key = std::lower_bound<const int64_t*>(keys, last, begin << 32);

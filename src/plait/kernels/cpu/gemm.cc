@@ -250,6 +250,33 @@ void gemm_part(const Job& job, int thread, int threads) {
   Part(job, rows.begin, rows.end, columns.begin, columns.end, job.scratch + thread * bytes).run();
 }
 
+// FLOP of `rounds` of ten chains of multiply-adds: enough to hide the latency of each.
+double multiply_adds(int64_t rounds) {
+  using namespace micro_internal;
+  const F f;
+  // Known to run time only, so that nothing is folded.
+  volatile float one = 1, small = 0;
+  const V x = hn::Set(f, one), y = hn::Set(f, small);
+  V a = y, b = y, c = y, d = y, e = y, g = y, h = y, i = y, j = y, k = y;
+  for (int64_t round = 0; round < rounds; ++round) {
+    a = hn::MulAdd(a, x, y);
+    b = hn::MulAdd(b, x, y);
+    c = hn::MulAdd(c, x, y);
+    d = hn::MulAdd(d, x, y);
+    e = hn::MulAdd(e, x, y);
+    g = hn::MulAdd(g, x, y);
+    h = hn::MulAdd(h, x, y);
+    i = hn::MulAdd(i, x, y);
+    j = hn::MulAdd(j, x, y);
+    k = hn::MulAdd(k, x, y);
+  }
+  a = hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, d)), hn::Add(hn::Add(e, g), hn::Add(h, i)));
+  alignas(64) float sum[kLanes];
+  hn::Store(hn::Add(a, hn::Add(j, k)), f, sum);
+  small = sum[0];
+  return static_cast<double>(rounds * 10 * 2 * kLanes);
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace plait
@@ -259,6 +286,7 @@ HWY_AFTER_NAMESPACE();
 namespace plait {
 
 HWY_EXPORT(gemm_part);
+HWY_EXPORT(multiply_adds);
 
 namespace {
 
@@ -288,6 +316,8 @@ void gemm(int64_t m, int64_t n, int64_t k, float alpha, const Matrix& a, const M
     HWY_DYNAMIC_DISPATCH(gemm_part)(job, thread, count);
   });
 }
+
+double multiply_adds(int64_t rounds) { return HWY_DYNAMIC_DISPATCH(multiply_adds)(rounds); }
 
 }  // namespace plait
 #endif

@@ -42,4 +42,8 @@ struct Epilogue {
 void gemm(int64_t m, int64_t n, int64_t k, float alpha, const Matrix& a, const Matrix& b, void* c,
           Dtype c_dtype, int64_t ldc, const Epilogue& epilogue, void* scratch, int threads);
 
+// Multiplies and adds vectors in registers and does nothing else, for benchmarks: the limit of the
+// instruction set in use. Returns the FLOP that it took.
+double multiply_adds(int64_t rounds);
+
 }  // namespace plait

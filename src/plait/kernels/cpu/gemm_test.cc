@@ -10,6 +10,7 @@
 
 #include "plait/base/half.h"
 #include "plait/base/rng.h"
+#include "plait/ir/op.h"
 #include "plait/kernels/cpu/targets.h"
 #include "plait/kernels/cpu/team.h"
 //
@@ -292,6 +293,18 @@ TEST(Gemm, ScratchIsBoundedAndGrows) {
         EXPECT_LE(gemm_scratch_bytes(x, x, s, 1, c), gemm_scratch_bytes(x, x, t, 1, c));
         EXPECT_LE(gemm_scratch_bytes(x, x, s, 1, c), gemm_scratch_bytes(x, x, s, 2, c));
       }
+}
+
+TEST(Gemm, OpsStateEnoughScratch) {
+  const Extent t{"T", 100}, d{"D", 300}, f{"F", 50};
+  for (const int threads : {1, 2, 7}) {
+    EXPECT_GE(find_op("matmul").workspace({{"trans_b", 1}},
+                                          {{Dtype::f32, {t, d}}, {Dtype::f32, {f, d}}}, threads),
+              gemm_scratch_bytes(100, 50, 300, threads, Dtype::f32));
+    EXPECT_GE(find_op("matmul").workspace({{"trans_a", 1}},
+                                          {{Dtype::bf16, {t, d}}, {Dtype::bf16, {t, f}}}, threads),
+              gemm_scratch_bytes(300, 50, 100, threads, Dtype::bf16));
+  }
 }
 
 TEST(Gemm, OtherTypesAreRefused) {

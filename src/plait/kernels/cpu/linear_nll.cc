@@ -76,16 +76,22 @@ void linear_nll(const KernelArgs& args, size_t first, bool gradient, bool with_d
   auto* logits = static_cast<float*>(args.workspace);
   void* scratch = static_cast<std::byte*>(args.workspace) + loss_chunk_bytes(tokens, v);
   const auto product = [&](int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b,
-                           void* c, Dtype type, bool add) {
+                           void* c, Dtype type, const void* addend) {
     Epilogue e;
-    if (add) e.addend = c, e.addend_dtype = type, e.addend_ld = std::max<int64_t>(1, n);
+    e.addend = addend;
+    e.addend_dtype = type;
+    e.addend_ld = std::max<int64_t>(1, n);
     gemm(m, n, k, 1, a, b, c, type, std::max<int64_t>(1, n), e, scratch, args.threads);
   };
-  if (with_dw && tokens == 0 && !adding)
-    std::fill_n(args.out[2].as<float>(), args.out[2].elements(), 0.0f);
+  if (with_dw && tokens == 0) {
+    const TensorView& dw = args.out[2];
+    if (!adding) std::fill_n(dw.as<float>(), dw.elements(), 0.0f);
+    if (adding && dw.data != args.in[0].data)
+      std::copy_n(args.in[0].as<float>(), dw.elements(), dw.as<float>());
+  }
   for (int64_t t = 0; t < tokens; t += chunk) {
     const int64_t rows = std::min(chunk, tokens - t);
-    product(rows, v, d, matrix(x, t, false), matrix(w, 0, true), logits, Dtype::f32, false);
+    product(rows, v, d, matrix(x, t, false), matrix(w, 0, true), logits, Dtype::f32, nullptr);
     HWY_DYNAMIC_DISPATCH(nll_of_rows)
     (args, logits, t, rows, v, labels.as<int32_t>(),
      gradient ? args.in[first + 3].as<float>() : nullptr, args.out[0].as<float>());
@@ -93,11 +99,12 @@ void linear_nll(const KernelArgs& args, size_t first, bool gradient, bool with_d
     const Matrix dl{logits, Dtype::f32, std::max<int64_t>(1, v), false};
     const TensorView& dx = args.out[1];
     auto* to = static_cast<std::byte*>(dx.data) + dtype_bytes(dx.dtype, t * d);
-    product(rows, d, v, dl, matrix(w, 0, false), to, dx.dtype, false);
+    product(rows, d, v, dl, matrix(w, 0, false), to, dx.dtype, nullptr);
     if (!with_dw) continue;
     const Matrix transposed{logits, Dtype::f32, std::max<int64_t>(1, v), true};
-    product(v, d, rows, transposed, matrix(x, t, false), args.out[2].data, Dtype::f32,
-            adding || t > 0);
+    void* dw = args.out[2].data;
+    product(v, d, rows, transposed, matrix(x, t, false), dw, Dtype::f32,
+            t > 0 ? dw : (adding ? args.in[0].data : nullptr));
   }
 }
 

@@ -47,6 +47,7 @@ HWY_INLINE float log_sum_exp(const T* x, int64_t n) {
     if (top != old) sum *= std::exp(old - base);
     const VF from = set(base);
     sum += total(size, [=](auto io, int64_t i, VF s) HWY_ATTR {
+      hwy::Prefetch(chunk + i + kChunk);  // the next one
       const VF e = exp_small(hn::Sub(io.load(chunk + i), from));
       return hn::Add(s, io.or_else(e, zero()));
     });

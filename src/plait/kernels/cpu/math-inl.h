@@ -1,6 +1,6 @@
 // exp, tanh, sigmoid and the Gaussian's distribution on f32 vectors. Polynomials are minimax fits
-// (Remez exchange) of our own. Errors are those of f32 arithmetic with FMA, in units of the last
-// place (ulp), measured over all arguments of one binade apart; NaN gives NaN.
+// (Remez exchange) of our own. Errors are the largest found at 3 million arguments with FMA, in
+// units in the last place (ulp); NaN gives NaN.
 #if defined(PLAIT_KERNELS_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLAIT_KERNELS_CPU_MATH_INL_H_
 #undef PLAIT_KERNELS_CPU_MATH_INL_H_
@@ -59,7 +59,7 @@ HWY_INLINE VF power_of_two(hn::Vec<I32> n) {
 
 }  // namespace math_internal
 
-// exp x: 1 ulp, subnormal results and overflow included.
+// exp x: 1.1 ulp, subnormal results and overflow included.
 HWY_INLINE VF exp(VF x) {
   const auto e = math_internal::split_exp(at_least(set(-104), at_most(set(89), x)));
   const auto half = hn::ShiftRight<1>(e.n);  // 2^n itself may be too large or too small
@@ -67,20 +67,20 @@ HWY_INLINE VF exp(VF x) {
                  math_internal::power_of_two(hn::Sub(e.n, half)));
 }
 
-// exp x for x <= 88: 1 ulp, but 0 where it is below exp(-87) = 1.6e-38.
+// exp x for x <= 88: 1.1 ulp, but 0 where it is below exp(-87) = 1.6e-38.
 HWY_INLINE VF exp_small(VF x) {
   const auto e = math_internal::split_exp(at_least(set(-87), x));
   return hn::IfThenZeroElse(hn::Lt(x, set(-87)), hn::Mul(e.p, math_internal::power_of_two(e.n)));
 }
 
-// 1 / (1 + exp -x): 2 ulp, down to 1e-38.
+// 1 / (1 + exp -x): 2.4 ulp, down to 1e-38.
 HWY_INLINE VF sigmoid(VF x) {
   const VF e = exp_small(hn::Neg(hn::Abs(x)));
   const VF top = hn::IfThenElse(hn::Lt(x, zero()), e, set(1));
   return hn::Div(top, hn::Add(set(1), e));
 }
 
-// tanh x: 2 ulp.
+// tanh x: 2.2 ulp.
 HWY_INLINE VF tanh(VF x) {
   const VF size = hn::Abs(x), q = hn::Mul(x, x);
   VF p = hn::MulAdd(set(0.01875124685f), q, set(-0.05356414658f));
@@ -93,7 +93,8 @@ HWY_INLINE VF tanh(VF x) {
 }
 
 // The normal distribution: its density without the factor 1 / sqrt(2 pi), exp(-x^2 / 2), and the
-// probability of values below x, (1 + erf(x / sqrt 2)) / 2, within 2^-23 of 1.
+// probability of values below x, (1 + erf(x / sqrt 2)) / 2. The square costs precision in the
+// tails: 9 ulp for x of -3, 19 for -6, but never more than 1 ulp of 1.
 struct Normal {
   VF density, below;
 };

@@ -1,5 +1,6 @@
 // rms_norm, layer_norm and their gradients: a row stays in the first caches while it is read twice
-// or more. Gradients of weights are sums over rows, in fixed blocks (ops/row_blocks.h).
+// or more, and during its last pass the next one is fetched. Gradients of weights are sums over
+// rows, in fixed blocks (ops/row_blocks.h).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "plait/kernels/cpu/norms.cc"
 #include "plait/kernels/cpu/targets.h"
@@ -30,6 +31,12 @@ struct NormRows {
   }
 };
 
+// Asks for what lies one row further on; behind the last row nothing comes of it.
+template <class T>
+HWY_INLINE void fetch_next(const T* x, const NormRows& rows) {
+  hwy::Prefetch(reinterpret_cast<const char*>(x) + rows.width * static_cast<int64_t>(sizeof(T)));
+}
+
 template <class T>
 HWY_INLINE float inverse_rms(const T* x, const NormRows& rows) {
   const float sum = total(rows.width, [=](auto io, int64_t j, VF s) HWY_ATTR {
@@ -52,6 +59,7 @@ void rms_norm(const KernelArgs& args) {
       auto* y = first_out + i * rows.width;
       const VF r = set(inverse_rms(x, rows)), offset = set(rows.offset);
       walk(0, rows.width, stream, y, [=](auto io, int64_t j) HWY_ATTR {
+        fetch_next(x + j, rows);
         io.store(hn::Mul(hn::Mul(io.load(x + j), r), hn::Add(io.load(w + j), offset)), y + j);
       });
     });
@@ -82,6 +90,8 @@ HWY_INLINE void rms_norm_grad_x_of(const KernelArgs& args) {
       });
       const VF by = set(r), common = set(sum * r * r / static_cast<float>(rows.width));
       walk(0, rows.width, stream, dx, [=](auto io, int64_t j) HWY_ATTR {
+        fetch_next(x + j, rows);
+        fetch_next(dy + j, rows);
         const VF g = hn::Mul(hn::Add(io.load(w + j), offset), io.load(dy + j));
         VF v = hn::Mul(by, hn::NegMulAdd(io.load(x + j), common, g));
         if constexpr (kAdd) v = hn::Add(v, io.load(more + j));
@@ -126,6 +136,8 @@ void rms_norm_grad_w(const KernelArgs& args) {
       const T *x = first + row * rows.width, *dy = first_dy + row * rows.width;
       const VF r = set(inverse_rms(x, rows));
       walk(0, rows.width, [=](auto io, int64_t j) HWY_ATTR {
+        fetch_next(x + j, rows);
+        fetch_next(dy + j, rows);
         const VF n = hn::Mul(io.load(x + j), r);
         io.store(hn::MulAdd(io.load(dy + j), n, io.load(sum + j)), sum + j);
       });
@@ -165,6 +177,7 @@ void layer_norm(const KernelArgs& args) {
       const Moments m = moments(x, rows);
       const VF mean = set(m.mean), r = set(m.inverse_deviation);
       walk(0, rows.width, stream, y, [=](auto io, int64_t j) HWY_ATTR {
+        fetch_next(x + j, rows);
         const VF n = hn::Mul(hn::Sub(io.load(x + j), mean), r);
         io.store(hn::MulAdd(n, io.load(w + j), io.load(b + j)), y + j);
       });
@@ -200,6 +213,8 @@ HWY_INLINE void layer_norm_grad_x_of(const KernelArgs& args) {
       const auto count = static_cast<float>(rows.width);
       const VF mean_g = set(sum_g / count), mean_gn = set(sum_gn / count);
       walk(0, rows.width, stream, dx, [=](auto io, int64_t j) HWY_ATTR {
+        fetch_next(x + j, rows);
+        fetch_next(dy + j, rows);
         const VF n = hn::Mul(hn::Sub(io.load(x + j), mean), r);
         const VF g = hn::Sub(hn::Mul(io.load(w + j), io.load(dy + j)), mean_g);
         VF v = hn::Mul(r, hn::NegMulAdd(n, mean_gn, g));
@@ -224,6 +239,8 @@ void layer_norm_grad_w(const KernelArgs& args) {
       const Moments m = moments(x, rows);
       const VF mean = set(m.mean), r = set(m.inverse_deviation);
       walk(0, rows.width, [=](auto io, int64_t j) HWY_ATTR {
+        fetch_next(x + j, rows);
+        fetch_next(dy + j, rows);
         const VF n = hn::Mul(hn::Sub(io.load(x + j), mean), r);
         io.store(hn::MulAdd(io.load(dy + j), n, io.load(sum + j)), sum + j);
       });

@@ -7,15 +7,17 @@
 
 #include "hold.h"
 #include "plait/base/half.h"
+#include "plait/ir/fused.h"
 
 namespace plait {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// Sequences do not grow with their extent, and orthogonalize has tests of its own.
+// Sequences do not grow with their extent; orthogonalize and to_bf16 have tests of their own.
 bool has_samples_to_enlarge(const FastKernel& kernel) {
-  return !kernel.op.starts_with("attention") && kernel.op != "orthogonalize";
+  return !kernel.op.starts_with("attention") && kernel.op != "orthogonalize" &&
+         kernel.op != "to_bf16";
 }
 
 // A sample with extent T times `tokens` and the other named extents times `width`; extents without
@@ -292,6 +294,33 @@ TEST(VectorKernels, AScaleThatIsNotFiniteLeavesEverything) {
         EXPECT_EQ(found[result], c.values[operand]) << name;
     }
   }
+}
+
+TEST(VectorKernels, RoundsToBf16AsItsReference) {
+  const OpDef& op = find_op("to_bf16");
+  std::vector<float> in;
+  for (const double v : sizes()) in.push_back(static_cast<float>(v));
+  in.push_back(std::numeric_limits<float>::infinity());
+  std::vector<uint16_t> found(in.size()), expected(in.size());
+  const auto view = [&](void* data, Dtype dtype) {
+    TensorView v;
+    v.data = data;
+    v.dtype = dtype;
+    v.rank = 1;
+    v.dims[0] = v.global[0] = static_cast<int64_t>(in.size());
+    return v;
+  };
+  const TensorView from = view(in.data(), Dtype::f32);
+  const auto call = [&](Kernel kernel, std::vector<uint16_t>& out) {
+    const TensorView to = view(out.data(), Dtype::bf16);
+    const Attrs none;
+    kernel({&none, {&from, 1}, {&to, 1}, nullptr, 2, &op});
+  };
+  call(run_reference, expected);
+  on_every_target([&](const char* target) {
+    call(fast_kernel("to_bf16").bf16, found);
+    EXPECT_EQ(found, expected) << target;
+  });
 }
 
 }  // namespace
