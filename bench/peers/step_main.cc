@@ -186,8 +186,7 @@ Steps::Steps(const Options& o) : o_(o), model_(open_model(o)) {
   SessionOptions options;
   options.pin = o.pin;
   options.device = &timed_device();
-  session_ = std::make_unique<Session>(
-      lower(model_, plan, lowering).programs, options);
+  session_ = std::make_unique<Session>(lower(model_, plan, lowering).programs, options);
   HostTensors parameters = starting_parameters(o, model_);
   for (auto& [name, tensor] : parameters) {
     const BufferId state = program().find_state("param/" + name);

@@ -53,8 +53,8 @@ struct ActionTime {
 // One step under a watch of times, as the driver saw it and by action.
 struct StepTimes {
   int64_t step = 0;
-  double seconds = 0;          // of all of it: data, the session's step, checks
-  double session_seconds = 0;  // of Session::step
+  double seconds = 0;                            // of all of it: data, the session's step, checks
+  double session_seconds = 0;                    // of Session::step
   std::vector<std::vector<ActionTime>> actions;  // by rank, parallel to its program's actions
 };
 

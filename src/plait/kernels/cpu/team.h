@@ -1,5 +1,6 @@
-// A rank's team of compute threads, kept by OpenMP's runtime; a rank has one team and no more. Idle members spin for a moment and then sleep; libgomp does not let them spin at all
-// when there are more threads than cores.
+// A rank's team of compute threads, kept by OpenMP's runtime; a rank has one team and no more. Idle
+// members spin for a moment and then sleep; libgomp does not let them spin at all when there are
+// more threads than cores.
 //
 //   parallel_for(args.threads, rows, 8, [&](int64_t begin, int64_t end) { ... });
 //
