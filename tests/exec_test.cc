@@ -201,9 +201,12 @@ TEST(Exec, OneForwardOneBackwardHoldsLessThanGpipe) {
   for (size_t r = 0; r < 4; ++r) {
     const int64_t one = peaks[1][r] - seven.ranks[r].peak_live_bytes;
     EXPECT_GT(one, 0);
-    // 8 micro-batches in flight under GPipe, 4 - r under 1F1B, which then has gradients beside
-    // them: those begin with the first backward pass.
-    EXPECT_EQ(peaks[1][r] - peaks[0][r], one * (8 - (4 - static_cast<int64_t>(r))) - gradients[r]);
+    // 8 micro-batches in flight under GPipe, 4 - r under 1F1B. At its peak 1F1B has gradients
+    // beside them, which begin with the first backward pass; GPipe has at most the head's.
+    const int64_t fewer = one * (8 - (4 - static_cast<int64_t>(r)));
+    EXPECT_LE(peaks[1][r] - peaks[0][r], fewer);
+    EXPECT_GE(peaks[1][r] - peaks[0][r], fewer - gradients[r]);
+    EXPECT_LT(gradients[r], one);  // so the bounds say something
   }
 }
 

@@ -93,7 +93,7 @@ TEST_F(TrainCommandTest, Bf16TrainsBesideF32) {
   const CommandResult on =
       run_plait(train(in("bf16"), "text.txt", {"--dtype", "bf16", "--steps", "2"}));
   EXPECT_EQ(on.exit_code, 0) << on.out;
-  EXPECT_THAT(text({"--dtype", "f16"}, 1), HasSubstr("bf16"));
+  EXPECT_THAT(text({"--dtype", "f16"}, 2), HasSubstr("bf16"));
 }
 
 TEST_F(TrainCommandTest, FlagsThatWouldDoNothingAreRefused) {
