@@ -1,13 +1,16 @@
 // plait_harness: random plans held against one rank, and planted faults. See harness.h.
 //
 //   plait_harness --plans 300 --seed 1 --mutants
-//   plait_harness --case failing.case
+//   plait_harness --case failing.case --dtype f32 --target AVX2
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <iostream>
 #include <sstream>
 
 #include "harness.h"
+#include "plait/kernels/cpu/targets.h"
+//
+#include "hwy/highway.h"
 
 namespace plait {
 namespace {
@@ -72,6 +75,19 @@ int run_many(int64_t plans, uint64_t seed, bool with_mutants, int f32_every) {
   return outcomes[2] > 0 || too_many_refused || !tally.survivors.empty() ? 1 : 0;
 }
 
+// From now on kernels of the instruction set of this name: those of another machine's failure.
+void choose_target(const std::string& name) {
+  std::string known;
+  for (int64_t rest = hwy::SupportedTargets() & HWY_TARGETS; rest != 0; rest &= rest - 1) {
+    const int64_t target = rest & -rest;
+    known += fmt::format(" {}", hwy::TargetName(target));
+    if (name != hwy::TargetName(target)) continue;
+    hwy::SetSupportedTargetsForTest(target);
+    return hwy::GetChosenTarget().Update(target);
+  }
+  fail("no kernels for '{}' run here; expected one of:{}", name, known);
+}
+
 }  // namespace
 }  // namespace plait
 
@@ -82,7 +98,7 @@ int main(int argc, char** argv) {
   bool mutants = false;
   std::string dtype = "f64";
   int f32_every = 4;
-  std::string case_file;
+  std::string case_file, target;
   app.add_option("--plans", plans, "how many random plans");
   app.add_option("--seed", seed, "of the draws");
   app.add_flag("--mutants", mutants, "plant faults as well");
@@ -91,8 +107,10 @@ int main(int argc, char** argv) {
   app.add_option("--case", case_file, "run one case from a file");
   app.add_option("--dtype", dtype, "of the case: f64, f32 or bf16")
       ->check(CLI::IsMember({"f64", "f32", "bf16"}));
+  app.add_option("--target", target, "instruction set of the kernels, as Highway calls it");
   CLI11_PARSE(app, argc, argv);
   try {
+    if (!target.empty()) plait::choose_target(target);
     if (case_file.empty()) return plait::run_many(plans, seed, mutants, f32_every);
     std::ifstream in(case_file);
     if (!in) plait::fail("'{}' cannot be opened", case_file);

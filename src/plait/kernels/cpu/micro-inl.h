@@ -7,9 +7,8 @@
 // packed, as Strip names it:
 //
 //   Strip::rows(p, ld)        a(i, l) = p[i * ld + l]   rows of a matrix as it lies
-//   Strip::columns(p, ld)     a(i, l) = p[l * ld + i]   a transposed matrix as it lies; or packed
-//   by
-//                                                       pack_a, with ld = kRows
+//   Strip::columns(p, ld)     a(i, l) = p[l * ld + i]   a transposed matrix as it lies
+//   Strip::packed(p)          a(i, l) = p[l * kRows + i]    made by pack_a or pack_a_transposed
 //
 // S = Q KT:   pack_b_transposed(K), then micro(rows, head_size, Strip::rows(q, ldq), panel, s, ...)
 // O += P V:   pack_b(V), then micro(rows, keys, Strip::rows(p, ldp), panel, o, ldo, true)
