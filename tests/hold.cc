@@ -14,6 +14,7 @@
 #include "plait/base/half.h"
 #include "plait/base/rng.h"
 #include "plait/ir/fused.h"
+#include "plait/kernels/cpu/micro_bf16.h"
 
 namespace plait {
 
@@ -173,6 +174,8 @@ void compare(const KernelCall& c, Dtype narrow, const Values& exact, const Value
     for (size_t k = 0; k < exact[r].size(); ++k) {
       const double size = sums_products(c.op.name) ? sizes[r][k] : largest;
       double limit = c.op.fast_error * std::exp2(-23) * size;
+      if (narrow == Dtype::bf16 && !c.op.bf16_error.empty())
+        limit += c.op.bf16_error[r] * std::exp2(-9) * largest;
       if (rounded) limit += half_ulp_bf16(std::abs(exact[r][k]) + limit);
       if (std::isinf(exact[r][k]) && exact[r][k] == found[r][k]) continue;
       ASSERT_LE(std::abs(found[r][k] - exact[r][k]), limit)
@@ -277,7 +280,13 @@ void on_every_target(const std::function<void(const char*)>& f) {
     const int64_t one = rest & -rest;
     hwy::SetSupportedTargetsForTest(one);
     hwy::GetChosenTarget().Update(one);
-    f(hwy::TargetName(one));
+    const Bf16Unit best = bf16_unit();
+    for (const Bf16Unit unit : {Bf16Unit::none, Bf16Unit::avx512, Bf16Unit::amx}) {
+      if (unit != Bf16Unit::none && one != HWY_AVX3) break;
+      if (!use_bf16_unit(unit)) continue;
+      f(unit == Bf16Unit::none ? hwy::TargetName(one) : name(unit));
+    }
+    use_bf16_unit(best);
   }
   hwy::SetSupportedTargetsForTest(0);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());

@@ -1,8 +1,8 @@
 // Fast kernels against the plain references, within the error that each op states: element by
 // element, |fast - reference in f64| <= fast_error x 2^-23 x sum of absolute contributions, and
-// half a unit in the last place of bf16 where a result is stored so. For the sum, the reference
-// runs on the absolute values where an op is a sum of products, and the largest result stands for
-// it elsewhere.
+// half a unit in the last place of bf16 where a result is stored so, and bf16_error where an op
+// states it. For the sum, the reference runs on the absolute values where an op is a sum of
+// products, and the largest result stands for it elsewhere.
 //
 //   hold({find_op("silu"), {}, {{Dtype::f32, {{"T", 5}}}}});
 //

@@ -145,6 +145,9 @@ struct OpDef {
   std::vector<OpSample> (*samples)() = nullptr;
   // |fast - reference| <= fast_error x epsilon x sum of |contributions|, for kernels/.
   double fast_error = 8;
+  // What comes to that in bf16, by result, where a fast kernel rounds values between its steps as
+  // the unfused ops do: bf16_error x half of bf16's epsilon x the largest element. Empty: nothing.
+  std::span<const double> bf16_error;
 };
 
 // The element type by which a kernel is chosen: bf16 if any operand or result is, else that of the

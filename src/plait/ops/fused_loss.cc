@@ -20,6 +20,10 @@ namespace {
 
 // Results are sums over a vocabulary, whose terms cancel.
 constexpr double kGradientError = 32;
+// The gradient of the logits is rounded to bf16. Errors of many terms add up as the terms do: their
+// sum strays by a few times its own spread, which is less than the largest result.
+// nll is made before.
+constexpr double kRoundedInside[] = {0, 4, 4};
 
 // The logits of a chunk of tokens, and what their products need.
 template <size_t first>
@@ -59,6 +63,7 @@ OpDef linear_nll_grad_op() {
   OpDef op = fused_op("linear_nll_grad", "the same with its gradients",
                       "x, w, labels, g -> nll, dx, dw: " PLAIT_NLL_GRAD);
   op.fast_error = kGradientError;
+  op.bf16_error = kRoundedInside;
   op.workspace = workspace<0>;
   op.samples = [] { return samples(false, true); };
   return op;
@@ -68,6 +73,7 @@ OpDef linear_nll_grad_x_op() {
   OpDef op = fused_op("linear_nll_grad_x", "the same with the gradient of x alone",
                       "x, w, labels, g -> nll, dx: " PLAIT_NLL_GRAD_X);
   op.fast_error = kGradientError;
+  op.bf16_error = std::span(kRoundedInside).first(2);
   op.workspace = workspace<0>;
   op.samples = [] { return samples(false, true); };
   return op;
@@ -79,6 +85,7 @@ OpDef linear_nll_grad_accumulate_op() {
                "s, x, w, labels, g -> nll, dx, sum: " PLAIT_NLL_GRAD "; sum = accumulate(s, dw)");
   op.in_place = {{2, 0}};
   op.fast_error = kGradientError;
+  op.bf16_error = kRoundedInside;
   op.workspace = workspace<1>;
   op.samples = [] { return samples(true, true); };
   return op;

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "plait/base/half.h"
+#include "plait/kernels/cpu/micro_bf16.h"
 #include "plait/kernels/cpu/targets.h"
 #include "plait/kernels/cpu/team.h"
 
@@ -42,6 +43,10 @@ std::byte* at(void* data, Dtype dtype, int64_t index) {
   return static_cast<std::byte*>(data) + index * (dtype == Dtype::bf16 ? 2 : 4);
 }
 
+const std::byte* element_of(const Matrix& x, int64_t i, int64_t j) {
+  return at(x.data, x.dtype, x.transposed ? j * x.ld + i : i * x.ld + j);
+}
+
 // `size` in as few equal parts as `most` allows; the size of a part, in whole grains.
 int64_t equal_parts(int64_t size, int64_t most, int64_t grain) {
   const int64_t parts = std::max<int64_t>(1, (size + most - 1) / most);
@@ -57,17 +62,125 @@ namespace plait {
 namespace HWY_NAMESPACE {
 namespace {
 
+// How a tile of C is made; Part is made for one of these.
+//   T                    of packed operands: rows x depth elements of A, depth x columns of B
+//   kRows, kColumns      of a tile
+//   kDepth, kHeight      summands and rows of A that are packed at a time, at most
+//   kGrain, whole        depths are cut at multiples of kGrain, and packed up to a whole one
+//   in_place             rows of A of this many that are read as they lie; the others are packed
+// in f32, from operands of either type:
+struct Wide {
+  using T = float;
+  using Strip = HWY_NAMESPACE::Strip;
+  static constexpr int64_t kRows = HWY_NAMESPACE::kRows, kColumns = HWY_NAMESPACE::kColumns;
+  static constexpr int64_t kDepth = GemmBlocks::kDepth, kHeight = GemmBlocks::kHeight;
+  static constexpr int64_t kGrain = 4;
+  static constexpr int64_t whole(int64_t depth) { return depth; }
+
+  // For a few panels it does not pay to pack what can be read as it lies.
+  static int64_t in_place(const Matrix& a, int64_t rows, int64_t /*depth*/, int64_t columns) {
+    return a.transposed || a.dtype != Dtype::f32 || columns > 2 * kColumns ? 0 : rows;
+  }
+  static Strip strip(const Matrix& a, int64_t i, int64_t l) {
+    return Strip::rows(static_cast<const float*>(a.data) + i * a.ld + l, a.ld);
+  }
+  static void pack_b(int64_t depth, int64_t columns, const Matrix& b, int64_t l, int64_t j,
+                     float alpha, T* to) {
+    typed(b, l, j, [&](const auto* p) {
+      if (b.transposed)
+        pack_b_transposed(depth, columns, p, b.ld, alpha, to);
+      else
+        HWY_NAMESPACE::pack_b(depth, columns, p, b.ld, alpha, to);
+    });
+  }
+  static void pack_a(int64_t rows, int64_t depth, const Matrix& a, int64_t i, int64_t l, T* to) {
+    typed(a, i, l, [&](const auto* p) {
+      if (a.transposed)
+        pack_a_transposed(rows, depth, p, a.ld, to);
+      else
+        HWY_NAMESPACE::pack_a(rows, depth, p, a.ld, to);
+    });
+  }
+  void multiply(int64_t rows, int64_t columns, int64_t depth, const Strip& a, const T* panel,
+                float* c, int64_t ldc, bool add) const {
+    micro_border(rows, columns, depth, a, panel, c, ldc, add);
+  }
+
+ private:
+  template <class F>
+  static void typed(const Matrix& x, int64_t i, int64_t j, const F& f) {
+    const std::byte* from = element_of(x, i, j);
+    if (x.dtype == Dtype::f32)
+      f(reinterpret_cast<const float*>(from));
+    else
+      f(reinterpret_cast<const uint16_t*>(from));
+  }
+};
+
+#if HWY_TARGET == HWY_AVX3
+#define PLAIT_HAVE_PAIRS 1
+// by instructions that multiply pairs of bf16:
+struct Pairs {
+  using T = uint16_t;
+  using Strip = bf16_micro::Strip;
+  static constexpr int64_t kRows = bf16_micro::kRows, kColumns = bf16_micro::kColumns;
+  static constexpr int64_t kDepth = 2 * GemmBlocks::kDepth, kHeight = GemmBlocks::kHeight;
+  static constexpr int64_t kGrain = bf16_micro::kStep;
+  static constexpr int64_t whole(int64_t depth) { return bf16_micro::whole(depth); }
+
+  static bool fits(const Job& job) {
+    return job.a.dtype == Dtype::bf16 && job.b.dtype == Dtype::bf16 && job.alpha == 1 &&
+           bf16_unit() != Bf16Unit::none;
+  }
+  static int64_t in_place(const Matrix& a, int64_t rows, int64_t depth, int64_t /*columns*/) {
+    return a.transposed || depth % bf16_micro::kStep != 0 ? 0 : rows / kRows * kRows;
+  }
+  static Strip strip(const Matrix& a, int64_t i, int64_t l) {
+    return Strip::rows(bits(a, i, l), a.ld);
+  }
+  static void pack_b(int64_t depth, int64_t columns, const Matrix& b, int64_t l, int64_t j,
+                     float /*alpha*/, T* to) {
+    if (b.transposed)
+      bf16_micro::pack_b_transposed(depth, columns, bits(b, l, j), b.ld, to);
+    else
+      bf16_micro::pack_b(depth, columns, bits(b, l, j), b.ld, to);
+  }
+  static void pack_a(int64_t rows, int64_t depth, const Matrix& a, int64_t i, int64_t l, T* to) {
+    if (a.transposed)
+      bf16_micro::pack_a_transposed(rows, depth, bits(a, i, l), a.ld, to);
+    else
+      bf16_micro::pack_a(rows, depth, bits(a, i, l), a.ld, to);
+  }
+  void multiply(int64_t rows, int64_t columns, int64_t depth, const Strip& a, const T* panel,
+                float* c, int64_t ldc, bool add) const {
+    session.multiply(rows, columns, depth, a, panel, c, ldc, add);
+  }
+
+  bf16_micro::Session session;
+
+ private:
+  static const uint16_t* bits(const Matrix& x, int64_t i, int64_t j) {
+    return reinterpret_cast<const uint16_t*>(element_of(x, i, j));
+  }
+};
+#else
+#define PLAIT_HAVE_PAIRS 0
+#endif
+
 // One thread's part of C.
+template <class Kind>
 class Part {
  public:
+  using T = typename Kind::T;
+  static constexpr int64_t kRows = Kind::kRows, kColumns = Kind::kColumns;
+
   Part(const Job& job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, std::byte* scratch)
       : job_(job), m0_(m0), m1_(m1), n0_(n0), n1_(n1), blocks_(job.m, job.n, job.k, job.c_dtype) {
-    b_ = reinterpret_cast<float*>(scratch);
-    a_ = b_ + blocks_.b_floats();
-    sums_ = a_ + blocks_.a_floats();
-    // For a few panels it does not pay to pack what can be read as it lies.
-    pack_a_ = job.a.transposed || job.a.dtype != Dtype::f32 || n1 - n0 > 2 * kColumns;
-    depth_ = equal_parts(job.k, GemmBlocks::kDepth, 4);
+    auto* floats = reinterpret_cast<float*>(scratch);
+    b_ = reinterpret_cast<T*>(floats);
+    a_ = reinterpret_cast<T*>(floats + blocks_.b_floats());
+    sums_ = floats + blocks_.b_floats() + blocks_.a_floats();
+    depth_ = equal_parts(job.k, Kind::kDepth, Kind::kGrain);
   }
 
   void run() {
@@ -83,83 +196,54 @@ class Part {
  private:
   // Rows [i0, i0 + rows) and columns [j0, j0 + columns) of C, over all of k.
   void block(int64_t i0, int64_t rows, int64_t j0, int64_t columns) {
-    const int64_t height = equal_parts(rows, GemmBlocks::kHeight, kRows);
+    const int64_t height = equal_parts(rows, Kind::kHeight, kRows);
     int64_t l = 0;
     do {
       const int64_t depth = std::min(depth_, job_.k - l);
       first_ = l == 0;
       last_ = l + depth >= job_.k;
-      fill_b(l, depth, j0, columns);
+      Kind::pack_b(depth, columns, job_.b, l, j0, job_.alpha, b_);
       for (int64_t i = 0; i < rows; i += height)
         stripe(i0 + i, std::min(height, rows - i), i, j0, columns, l, depth);
       l += depth;
     } while (l < job_.k);
   }
 
-  void fill_b(int64_t l, int64_t depth, int64_t j, int64_t columns) {
-    const Matrix& b = job_.b;
-    const std::byte* from = at(b.data, b.dtype, b.transposed ? j * b.ld + l : l * b.ld + j);
-    auto pack = [&](const auto* p) {
-      if (b.transposed)
-        pack_b_transposed(depth, columns, p, b.ld, job_.alpha, b_);
-      else
-        pack_b(depth, columns, p, b.ld, job_.alpha, b_);
-    };
-    if (b.dtype == Dtype::f32)
-      pack(reinterpret_cast<const float*>(from));
-    else
-      pack(reinterpret_cast<const uint16_t*>(from));
-  }
-
-  void fill_a(int64_t i, int64_t rows, int64_t l, int64_t depth) {
-    const Matrix& a = job_.a;
-    const std::byte* from = at(a.data, a.dtype, a.transposed ? l * a.ld + i : i * a.ld + l);
-    auto pack = [&](const auto* p) {
-      if (a.transposed)
-        pack_a_transposed(rows, depth, p, a.ld, a_);
-      else
-        pack_a(rows, depth, p, a.ld, a_);
-    };
-    if (a.dtype == Dtype::f32)
-      pack(reinterpret_cast<const float*>(from));
-    else
-      pack(reinterpret_cast<const uint16_t*>(from));
-  }
-
   // Rows [i, i + rows), at `sums_row` in the sums, over the packed block of B.
   void stripe(int64_t i, int64_t rows, int64_t sums_row, int64_t j0, int64_t columns, int64_t l,
               int64_t depth) {
-    if (pack_a_) fill_a(i, rows, l, depth);
-    const float* a = static_cast<const float*>(job_.a.data) + i * job_.a.ld + l;
+    const int64_t whole = Kind::whole(depth);
+    const int64_t in_place = Kind::in_place(job_.a, rows, depth, n1_ - n0_);
+    if (in_place < rows) Kind::pack_a(rows - in_place, depth, job_.a, i + in_place, l, a_);
     for (int64_t j = 0; j < columns; j += kColumns)
       for (int64_t r = 0; r < rows; r += kRows) {
-        const Strip strip =
-            pack_a_ ? Strip::packed(a_ + r * depth) : Strip::rows(a + r * job_.a.ld, job_.a.ld);
+        const auto strip = r < in_place ? Kind::strip(job_.a, i + r, l)
+                                        : Kind::Strip::packed(a_ + (r - in_place) * whole);
         float* sums = sums_ + (sums_row + r) * blocks_.width + j;
-        finish(i + r, j0 + j, std::min(kRows, rows - r), std::min(kColumns, columns - j), depth,
-               strip, b_ + j * depth, sums);
+        finish(i + r, j0 + j, std::min(kRows, rows - r), std::min(kColumns, columns - j), whole,
+               strip, b_ + j * whole, sums);
       }
   }
 
   // The tile of C at (i, j): multiplied, added to what there was, and if it is done, given its
   // epilogue.
   void finish(int64_t i, int64_t j, int64_t rows, int64_t columns, int64_t depth,
-              const Strip& strip, const float* panel, float* sums) {
+              const typename Kind::Strip& strip, const T* panel, float* sums) {
     const Epilogue& e = job_.epilogue;
     if (job_.c_dtype == Dtype::f32) {
       float* c = static_cast<float*>(job_.c) + i * job_.ldc + j;
       const bool plain = e.bias == nullptr && e.addend == nullptr;
       const bool onto_itself = e.bias == nullptr && e.addend == job_.c && e.addend_ld == job_.ldc;
       if (!first_ || plain || onto_itself)
-        return micro_border(rows, columns, depth, strip, panel, c, job_.ldc,
-                            !first_ || onto_itself);
+        return kind_.multiply(rows, columns, depth, strip, panel, c, job_.ldc,
+                              !first_ || onto_itself);
     } else if (!last_ || !first_) {
-      micro(rows, depth, strip, panel, sums, blocks_.width, !first_);
+      kind_.multiply(rows, kColumns, depth, strip, panel, sums, blocks_.width, !first_);
       if (last_) add_and_store(i, j, rows, columns, sums, blocks_.width);
       return;
     }
     alignas(64) float tile[kRows * kColumns];
-    micro(rows, depth, strip, panel, tile, kColumns, false);
+    kind_.multiply(rows, kColumns, depth, strip, panel, tile, kColumns, false);
     add_and_store(i, j, rows, columns, tile, kColumns);
   }
 
@@ -167,12 +251,10 @@ class Part {
   void add_and_store(int64_t i, int64_t j, int64_t rows, int64_t columns, const float* sums,
                      int64_t ld) const {
     for (int64_t r = 0; r < rows; ++r, sums += ld) {
-      if (columns == kColumns) {
-        row(i + r, j, sums);
-        row(i + r, j + kColumns / 2, sums + kColumns / 2);
-      } else {
-        for (int64_t q = 0; q < columns; ++q) element(i + r, j + q, sums[q]);
-      }
+      int64_t q = 0;
+      for (; q + micro_internal::kLanes <= columns; q += micro_internal::kLanes)
+        row(i + r, j + q, sums + q);
+      for (; q < columns; ++q) element(i + r, j + q, sums[q]);
     }
   }
 
@@ -213,8 +295,9 @@ class Part {
   const Job& job_;
   int64_t m0_, m1_, n0_, n1_;
   GemmBlocks blocks_;
-  float *a_, *b_, *sums_;
-  bool pack_a_;
+  Kind kind_{};
+  T *a_, *b_;
+  float* sums_;
   int64_t depth_;
   bool first_ = false, last_ = false;
 };
@@ -224,14 +307,16 @@ struct Grid {
 };
 
 // The division of C that takes a thread least: its multiply-adds, and what it has to pack.
+template <class Kind>
 Grid grid_of(const Job& job, int threads) {
   constexpr double kPack = 32;  // multiply-adds in the time of packing one element
   Grid best{1, 1};
   double least = -1;
   for (int rows = 1; rows <= threads; ++rows) {
     const int columns = threads / rows;
-    const auto m = static_cast<double>(GemmBlocks::up((job.m + rows - 1) / rows, kRows));
-    const auto n = static_cast<double>(GemmBlocks::up((job.n + columns - 1) / columns, kColumns));
+    const auto m = static_cast<double>(GemmBlocks::up((job.m + rows - 1) / rows, Kind::kRows));
+    const auto n =
+        static_cast<double>(GemmBlocks::up((job.n + columns - 1) / columns, Kind::kColumns));
     const double cost = m * n + kPack * (m + n);
     if (least < 0 || cost < least) {
       least = cost;
@@ -241,14 +326,24 @@ Grid grid_of(const Job& job, int threads) {
   return best;
 }
 
-void gemm_part(const Job& job, int thread, int threads) {
-  const Grid grid = grid_of(job, threads);
+template <class Kind>
+void part_by(const Job& job, int thread, int threads) {
+  const Grid grid = grid_of<Kind>(job, threads);
   if (thread >= grid.rows * grid.columns) return;
-  const auto rows = part_of_team(job.m, kRows, thread / grid.columns, grid.rows);
-  const auto columns = part_of_team(job.n, kColumns, thread % grid.columns, grid.columns);
+  const auto rows = part_of_team(job.m, Kind::kRows, thread / grid.columns, grid.rows);
+  const auto columns = part_of_team(job.n, Kind::kColumns, thread % grid.columns, grid.columns);
   const int64_t bytes = GemmBlocks(job.m, job.n, job.k, job.c_dtype).bytes();
-  Part(job, rows.begin, rows.end, columns.begin, columns.end, job.scratch + thread * bytes).run();
+  Part<Kind>(job, rows.begin, rows.end, columns.begin, columns.end, job.scratch + thread * bytes)
+      .run();
 }
+
+void gemm_part(const Job& job, int thread, int threads) {
+#if PLAIT_HAVE_PAIRS
+  if (Pairs::fits(job)) return part_by<Pairs>(job, thread, threads);
+#endif
+  part_by<Wide>(job, thread, threads);
+}
+#undef PLAIT_HAVE_PAIRS
 
 // FLOP of `rounds` of ten chains of multiply-adds: enough to hide the latency of each.
 double multiply_adds(int64_t rounds) {

@@ -11,6 +11,7 @@
 #include "plait/base/half.h"
 #include "plait/base/rng.h"
 #include "plait/ir/op.h"
+#include "plait/kernels/cpu/micro_bf16.h"
 #include "plait/kernels/cpu/targets.h"
 #include "plait/kernels/cpu/team.h"
 //
@@ -22,7 +23,8 @@ namespace {
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 constexpr double kEpsilon = 0x1p-24;
 
-// Runs `f` once for every instruction set that was compiled and that this machine has.
+// Runs `f` once for every instruction set that was compiled and that this machine has, and with
+// AVX-512 for each of its units for bf16 and without them.
 template <class F>
 void on_every_target(F f) {
   hwy::SetSupportedTargetsForTest(0);
@@ -32,7 +34,15 @@ void on_every_target(F f) {
     target = rest & -rest;
     SCOPED_TRACE(hwy::TargetName(target));
     hwy::SetSupportedTargetsForTest(target);
-    f();
+    const Bf16Unit best = bf16_unit();
+    for (const Bf16Unit unit : {Bf16Unit::none, Bf16Unit::avx512, Bf16Unit::amx}) {
+      if (unit != Bf16Unit::none && target != HWY_AVX3) break;
+      if (!use_bf16_unit(unit)) continue;
+      SCOPED_TRACE(name(unit));
+      f();
+      if (testing::Test::HasFatalFailure()) break;
+    }
+    use_bf16_unit(best);
     if (testing::Test::HasFatalFailure()) break;
   }
   hwy::SetSupportedTargetsForTest(0);

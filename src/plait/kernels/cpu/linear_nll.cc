@@ -1,5 +1,6 @@
 // The head's loss and its gradients (ops/fused_loss.cc), a chunk of tokens at a time: logits by
-// gemm into scratch, turned there into their own gradients, and multiplied on.
+// gemm into scratch, turned there into their own gradients, and multiplied on. Logits are f32;
+// their gradients are of x's type, as they are when nothing is fused.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "plait/kernels/cpu/linear_nll.cc"
 #include "plait/kernels/cpu/targets.h"
@@ -16,8 +17,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace plait::HWY_NAMESPACE {
 
-// nll of one row of logits. With `gradient`, the row becomes g (softmax - one at the label).
-HWY_INLINE float nll_of_row(float* row, int64_t n, int64_t label, bool gradient, float g) {
+// nll of one row of logits. With `gradient`, g (softmax - one at the label) is written there; it
+// may be the row itself, or begin where the row begins.
+template <class T>
+HWY_INLINE float nll_of_row(float* row, int64_t n, int64_t label, T* gradient, float g) {
   const float wanted = row[label];
   VF most = set(row[0]);
   walk(0, n, [&](auto io, int64_t i) HWY_ATTR {
@@ -27,24 +30,32 @@ HWY_INLINE float nll_of_row(float* row, int64_t n, int64_t label, bool gradient,
   const VF tops = set(top);
   const float sum = total(n, [=](auto io, int64_t i, VF s) HWY_ATTR {
     const VF e = io.or_else(exp_small(hn::Sub(io.load(row + i), tops)), zero());
-    if (gradient) io.store(e, row + i);
+    if (gradient != nullptr) io.store(e, row + i);
     return hn::Add(s, e);
   });
-  if (gradient) {
+  if (gradient != nullptr) {
+    const float at_label = row[label] * (g / sum) - g;
     const VF by = set(g / sum);
-    walk(0, n,
-         [=](auto io, int64_t i) HWY_ATTR { io.store(hn::Mul(io.load(row + i), by), row + i); });
-    row[label] -= g;
+    walk(0, n, [=](auto io, int64_t i) HWY_ATTR {
+      io.store(hn::Mul(io.load(row + i), by), gradient + i);
+    });
+    Rest{1}.store(set(at_label), gradient + label);
   }
   return top + std::log(sum) - wanted;
 }
 
-// `g` is null for the loss alone; rows are tokens from `first` on.
-void nll_of_rows(const KernelArgs& args, float* logits, int64_t first, int64_t rows,
+// `g` is null for the loss alone; rows are tokens from `first` on. A gradient in bf16 takes the
+// first half of its row.
+void nll_of_rows(const KernelArgs& args, float* logits, bool narrow, int64_t first, int64_t rows,
                  int64_t vocabulary, const int32_t* labels, const float* g, float* nll) {
   for_rows(args.threads, rows, vocabulary, [=](int64_t i) HWY_ATTR {
-    nll[first + i] = nll_of_row(logits + i * vocabulary, vocabulary, labels[first + i],
-                                g != nullptr, g == nullptr ? 0 : g[first + i]);
+    float* row = logits + i * vocabulary;
+    float* wide_gradient = g == nullptr ? nullptr : row;
+    const float by = g == nullptr ? 0 : g[first + i];
+    const int64_t label = labels[first + i];
+    nll[first + i] =
+        narrow ? nll_of_row(row, vocabulary, label, reinterpret_cast<uint16_t*>(wide_gradient), by)
+               : nll_of_row(row, vocabulary, label, wide_gradient, by);
   });
 }
 
@@ -73,6 +84,7 @@ void linear_nll(const KernelArgs& args, size_t first, bool gradient, bool with_d
   for (int64_t t = 0; t < tokens; ++t)
     check_id("linear_nll", labels.as<int32_t>()[t], labels.begin[0] + t, v);
   const int64_t chunk = loss_chunk_tokens(tokens, v);
+  const bool narrow = x.dtype == Dtype::bf16;
   auto* logits = static_cast<float*>(args.workspace);
   void* scratch = static_cast<std::byte*>(args.workspace) + loss_chunk_bytes(tokens, v);
   const auto product = [&](int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b,
@@ -93,15 +105,15 @@ void linear_nll(const KernelArgs& args, size_t first, bool gradient, bool with_d
     const int64_t rows = std::min(chunk, tokens - t);
     product(rows, v, d, matrix(x, t, false), matrix(w, 0, true), logits, Dtype::f32, nullptr);
     HWY_DYNAMIC_DISPATCH(nll_of_rows)
-    (args, logits, t, rows, v, labels.as<int32_t>(),
+    (args, logits, narrow, t, rows, v, labels.as<int32_t>(),
      gradient ? args.in[first + 3].as<float>() : nullptr, args.out[0].as<float>());
     if (!gradient) continue;
-    const Matrix dl{logits, Dtype::f32, std::max<int64_t>(1, v), false};
+    const Matrix dl{logits, x.dtype, std::max<int64_t>(1, narrow ? 2 * v : v), false};
     const TensorView& dx = args.out[1];
     auto* to = static_cast<std::byte*>(dx.data) + dtype_bytes(dx.dtype, t * d);
     product(rows, d, v, dl, matrix(w, 0, false), to, dx.dtype, nullptr);
     if (!with_dw) continue;
-    const Matrix transposed{logits, Dtype::f32, std::max<int64_t>(1, v), true};
+    const Matrix transposed{dl.data, dl.dtype, dl.ld, true};
     void* dw = args.out[2].data;
     product(v, d, rows, transposed, matrix(x, t, false), dw, Dtype::f32,
             t > 0 ? dw : (adding ? args.in[0].data : nullptr));

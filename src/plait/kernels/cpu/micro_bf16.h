@@ -20,8 +20,8 @@ namespace plait {
 
 enum class Bf16Unit : uint8_t { none, avx512, amx };
 
-// The fastest unit of this processor that this system lets a process use. AMX needs a permission of
-// Linux, which the first call asks for.
+// The fastest unit of this processor that this system lets a process use; none where products in f32
+// are as fast. AMX needs a permission of Linux, which the first call asks for.
 Bf16Unit bf16_unit();
 // From now on `unit`, if the machine has it; returns whether it has. For tests and benchmarks.
 bool use_bf16_unit(Bf16Unit unit);
