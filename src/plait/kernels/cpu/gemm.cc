@@ -67,6 +67,7 @@ namespace {
 //   kRows, kColumns      of a tile
 //   kDepth, kHeight      summands and rows of A that are packed at a time, at most
 //   kGrain, whole        depths are cut at multiples of kGrain, and packed up to a whole one
+//   kAddsLast            `add` adds to a finished sum; else c is where the sum begins
 //   in_place             rows of A of this many that are read as they lie; the others are packed
 // in f32, from operands of either type:
 struct Wide {
@@ -75,6 +76,7 @@ struct Wide {
   static constexpr int64_t kRows = HWY_NAMESPACE::kRows, kColumns = HWY_NAMESPACE::kColumns;
   static constexpr int64_t kDepth = GemmBlocks::kDepth, kHeight = GemmBlocks::kHeight;
   static constexpr int64_t kGrain = 4;
+  static constexpr bool kAddsLast = true;
   static constexpr int64_t whole(int64_t depth) { return depth; }
 
   // For a few panels it does not pay to pack what can be read as it lies.
@@ -126,6 +128,7 @@ struct Pairs {
   static constexpr int64_t kRows = bf16_micro::kRows, kColumns = bf16_micro::kColumns;
   static constexpr int64_t kDepth = 2 * GemmBlocks::kDepth, kHeight = GemmBlocks::kHeight;
   static constexpr int64_t kGrain = bf16_micro::kStep;
+  static constexpr bool kAddsLast = false;
   static constexpr int64_t whole(int64_t depth) { return bf16_micro::whole(depth); }
 
   static bool fits(const Job& job) {
@@ -233,7 +236,8 @@ class Part {
     if (job_.c_dtype == Dtype::f32) {
       float* c = static_cast<float*>(job_.c) + i * job_.ldc + j;
       const bool plain = e.bias == nullptr && e.addend == nullptr;
-      const bool onto_itself = e.bias == nullptr && e.addend == job_.c && e.addend_ld == job_.ldc;
+      const bool onto_itself =
+          Kind::kAddsLast && e.bias == nullptr && e.addend == job_.c && e.addend_ld == job_.ldc;
       if (!first_ || plain || onto_itself)
         return kind_.multiply(rows, columns, depth, strip, panel, c, job_.ldc,
                               !first_ || onto_itself);
