@@ -353,10 +353,12 @@ void gemm_part(const Job& job, int thread, int threads) {
 double multiply_adds(int64_t rounds) {
   using namespace micro_internal;
   const F f;
-  // Known to run time only, so that nothing is folded.
+  // Known at run time only, each start anew: chains that began alike would be made one.
   volatile float one = 1, small = 0;
-  const V x = hn::Set(f, one), y = hn::Set(f, small);
-  V a = y, b = y, c = y, d = y, e = y, g = y, h = y, i = y, j = y, k = y;
+  const auto start = [&] { return hn::Set(f, small); };
+  const V x = hn::Set(f, one), y = start();
+  V a = start(), b = start(), c = start(), d = start(), e = start();
+  V g = start(), h = start(), i = start(), j = start(), k = start();
   for (int64_t round = 0; round < rounds; ++round) {
     a = hn::MulAdd(a, x, y);
     b = hn::MulAdd(b, x, y);

@@ -32,6 +32,7 @@
 //
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "plait/kernels/cpu/transpose16.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plait {
@@ -72,8 +73,11 @@ namespace micro_internal {
 // The accumulators are single variables: compilers keep arrays of vectors in memory.
 #define PLAIT_ROWS(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
 #define PLAIT_DECLARE(i) [[maybe_unused]] V low##i = hn::Zero(f), high##i = hn::Zero(f);
-#define PLAIT_PREFETCH(i) \
-  if constexpr (i < kCount) hwy::Prefetch(c + i * ldc);
+#define PLAIT_PREFETCH(i)                                                                   \
+  if constexpr (i < kCount) {                                                               \
+    hwy::Prefetch(c + i * ldc);                                                             \
+    if constexpr (kColumns * sizeof(float) > 64) hwy::Prefetch(c + i * ldc + kColumns / 2); \
+  }
 #define PLAIT_MULTIPLY(i)                                            \
   if constexpr (i < kCount) {                                        \
     const V one = hn::Set(f, kLie == Lie::rows ? a[i * lda] : a[i]); \
@@ -226,6 +230,24 @@ HWY_INLINE void transpose2(const T* from, int64_t ld, float scale, float* to, in
 }
 #endif
 
+#if HWY_TARGET == HWY_AVX3
+// The same for i < kCount and l < 16. Rows of `to` are written as whole vectors, the last one
+// apart: what is too much is written over by the next.
+template <int kCount, class T>
+HWY_INLINE void transpose_square(const T* from, int64_t ld, float scale, float* to, int64_t to_ld) {
+  const V by = hn::Set(F(), scale);
+  __m512i r[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i)
+    r[i] = i < kCount ? _mm512_castps_si512(hn::Mul(by, load(F(), from + i * ld)).raw)
+                      : _mm512_setzero_si512();
+  transpose16(r);
+#pragma GCC unroll 16
+  for (int l = 0; l < 15; ++l) _mm512_storeu_si512(to + l * to_ld, r[l]);
+  _mm512_mask_storeu_epi32(to + 15 * to_ld, static_cast<__mmask16>((1 << kCount) - 1), r[15]);
+}
+#endif
+
 // Rounded to nearest, ties to even. A NaN stays one, quiet; infinities stay.
 HWY_INLINE void store_bf16(V value, uint16_t* to) {
   const hn::RebindToUnsigned<F> whole;
@@ -257,9 +279,21 @@ HWY_INLINE void transpose_panel(int64_t k, const T* from, int64_t ld, float scal
   static_assert(kWidth % 2 == 0);
   constexpr int64_t kLine = 64 / sizeof(T);
   int64_t l = 0;
-  for (; l + 4 <= k; l += 4) {
+  const auto fetch_next = [&] {
     if (fetch && l % kLine == 0)
       for (int64_t i = 0; i < kWidth; ++i) hwy::Prefetch(from + (kWidth + i) * ld + l);
+  };
+#if HWY_TARGET == HWY_AVX3
+  for (; l + 16 <= k; l += 16) {
+    fetch_next();
+    constexpr int kCount = static_cast<int>(std::min<int64_t>(kWidth, 16));
+    static_assert(kWidth == kCount || kWidth % 16 == 0);
+    for (int64_t i = 0; i < kWidth; i += 16)
+      transpose_square<kCount>(from + i * ld + l, ld, scale, to + l * kWidth + i, kWidth);
+  }
+#endif
+  for (; l + 4 <= k; l += 4) {
+    fetch_next();
     int64_t i = 0;
     for (; i + 4 <= kWidth; i += 4)
       transpose4(from + i * ld + l, ld, scale, to + l * kWidth + i, kWidth);

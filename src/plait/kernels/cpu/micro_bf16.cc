@@ -3,13 +3,10 @@
 #include <atomic>
 
 #include "plait/base/error.h"
+#include "plait/kernels/cpu/transpose16.h"
 
 #if defined(__x86_64__) && defined(__linux__)
-#ifndef __clang__  // GCC 12 takes its own header's undefined vectors for a mistake
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
 #include <cpuid.h>
-#include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #define PLAIT_X86 1
@@ -77,7 +74,6 @@ namespace bf16_micro {
 
 #if PLAIT_X86
 
-#define PLAIT_AVX512 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl,avx512dq")))
 #define PLAIT_BF16 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 #define PLAIT_AMX \
   __attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl,avx512dq,amx-tile,amx-bf16")))
@@ -86,38 +82,6 @@ namespace bf16_micro {
 namespace {
 
 // ---- packing ------------------------------------------------------------------------------------
-
-// Rows of 16 pairs each become columns.
-PLAIT_AVX512 PLAIT_INLINE void transpose(__m512i (&r)[16]) {
-  __m512i t[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  // r[4 g + c] holds column 4 q + c of rows 4 g ... 4 g + 3 in its quarter q.
-#pragma GCC unroll 4
-  for (int c = 0; c < 4; ++c) {
-    t[c] = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x44);
-    t[4 + c] = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xee);
-    t[8 + c] = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x44);
-    t[12 + c] = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0xee);
-  }
-#pragma GCC unroll 4
-  for (int c = 0; c < 4; ++c) {
-    r[c] = _mm512_shuffle_i32x4(t[c], t[8 + c], 0x88);
-    r[4 + c] = _mm512_shuffle_i32x4(t[c], t[8 + c], 0xdd);
-    r[8 + c] = _mm512_shuffle_i32x4(t[4 + c], t[12 + c], 0x88);
-    r[12 + c] = _mm512_shuffle_i32x4(t[4 + c], t[12 + c], 0xdd);
-  }
-}
 
 // The first n of 32 elements at p, the others zero; all of them or none may lie beyond the matrix.
 PLAIT_AVX512 PLAIT_INLINE __mmask32 first(int64_t n) {
@@ -164,7 +128,7 @@ PLAIT_AVX512 void pack_b_transposed(int64_t k, int64_t n, const uint16_t* bt, in
       __m512i r[16];
 #pragma GCC unroll 16
       for (int i = 0; i < 16; ++i) r[i] = load(from + i * ld, j + i < n ? summands : 0);
-      transpose(r);
+      transpose16(r);  // of pairs
 #pragma GCC unroll 16
       for (int i = 0; i < 16; ++i) _mm512_store_si512(panel + i * 2 * kColumns, r[i]);
     }
@@ -202,7 +166,7 @@ PLAIT_AVX512 void pack_a_transposed(int64_t m, int64_t k, const uint16_t* at, in
         r[p] = _mm512_permutexvar_epi16(pairs,
                                         _mm512_inserti64x4(_mm512_castsi256_si512(even), odd, 1));
       }
-      transpose(r);
+      transpose16(r);  // of pairs
       uint16_t* strip = to + i / kRows * kRows * depth + l * kRows + i % kRows * kStep;
 #pragma GCC unroll 16
       for (int p = 0; p < 16; ++p) _mm512_store_si512(strip + p * kStep, r[p]);
