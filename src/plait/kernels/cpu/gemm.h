@@ -9,7 +9,8 @@
 // of C is summed in an order that depends on k alone: its bits are the same for any number of
 // threads, and for any m and n around it. Instruction sets differ in their last bits. alpha = 0
 // multiplies like any other number: NaN in A or B stays NaN. Where A and B are bf16 and alpha is 1,
-// a processor's instructions for bf16 multiply them (micro_bf16.h), which take denormals for zeros.
+// a processor's instructions for bf16 multiply them (micro_bf16.h), which take denormal operands
+// and sums for zeros.
 //
 // Nothing is allocated. C must not overlap A or B; it may be the addend itself, element for
 // element.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -228,6 +229,27 @@ TEST(Gemm, AroundTheBordersOfBlocks) {
   });
 }
 
+// Rows that are read as they lie beside a packed rest, and sums over several blocks, of
+// instructions for bf16, whose blocks are twice as deep.
+TEST(Gemm, AroundTheBordersOfPairs) {
+  constexpr int64_t d = 2 * GemmBlocks::kDepth;
+  on_every_target([] {
+    for (const Dtype out : {Dtype::f32, Dtype::bf16})
+      for (const bool transposed : {false, true})
+        for (const auto& [m, n, k] :
+             std::vector<std::array<int64_t, 3>>{{GemmBlocks::kSums + 1, 17, 2 * d + 1},
+                                                 {45, 70, 64},
+                                                 {130, 70, d + 32},
+                                                 {5, 40, d - 1}}) {
+          Case t{m, n, k, transposed, !transposed, Dtype::bf16, out};
+          t.addend = static_cast<Case::Addend>((m + k) % 4);
+          ASSERT_NO_FATAL_FAILURE(run(t));
+          t.ta = t.tb = false;
+          ASSERT_NO_FATAL_FAILURE(run(t));
+        }
+  });
+}
+
 TEST(Gemm, EveryLayoutWithEveryType) {
   on_every_target([] {
     for (int bits = 0; bits < 16; ++bits) {
@@ -245,7 +267,7 @@ TEST(Gemm, EveryLayoutWithEveryType) {
 }
 
 // The bits of C do not depend on the number of threads, nor on the rows and columns around.
-TEST(Gemm, SameBitsForAnyNumberOfThreads) {
+void same_bits_for_any_number_of_threads() {
   for (const Dtype type : {Dtype::f32, Dtype::bf16})
     for (const bool transposed : {false, true}) {
       Case t{203, 171, 2 * GemmBlocks::kDepth + 3, transposed, transposed};
@@ -271,6 +293,8 @@ TEST(Gemm, SameBitsForAnyNumberOfThreads) {
     }
   start_team({1, -1});
 }
+
+TEST(Gemm, SameBitsForAnyNumberOfThreads) { on_every_target(same_bits_for_any_number_of_threads); }
 
 TEST(Gemm, NanAndInfinityArrive) {
   on_every_target([] {

@@ -9,9 +9,9 @@
 // forms have beyond the matrix is zeros, and rows are read in place only where there is nothing
 // beyond.
 //
-// Every element is one chain in the order of l, from zero or from what c held: its bits do not
-// depend on rows, or on where in a tile it lies. The two units differ in their last bits; both take
-// denormal operands for zeros.
+// Every element is summed in an order that depth and the unit decide, from zero or from what c held:
+// its bits do not depend on rows, or on where in a tile it lies. The two units differ in their last
+// bits; both take denormal operands and sums for zeros, in c too.
 #pragma once
 
 #include <cstdint>
