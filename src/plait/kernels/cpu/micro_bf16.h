@@ -9,9 +9,9 @@
 // forms have beyond the matrix is zeros, and rows are read in place only where there is nothing
 // beyond.
 //
-// Every element is summed in an order that depth and the unit decide, from zero or from what c held:
-// its bits do not depend on rows, or on where in a tile it lies. The two units differ in their last
-// bits; both take denormal operands and sums for zeros, in c too.
+// Every element is summed in an order that depth and the unit decide, from zero or from what c
+// held: its bits do not depend on rows, or on where in a tile it lies. The two units differ in
+// their last bits; both take denormal operands and sums for zeros, in c too.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace plait {
 
 enum class Bf16Unit : uint8_t { none, avx512, amx };
 
-// The fastest unit of this processor that this system lets a process use; none where products in f32
-// are as fast. AMX needs a permission of Linux, which the first call asks for.
+// The fastest unit of this processor that this system lets a process use; none where products in
+// f32 are as fast. AMX needs a permission of Linux, which the first call asks for.
 Bf16Unit bf16_unit();
 // From now on `unit`, if the machine has it; returns whether it has. For tests and benchmarks.
 bool use_bf16_unit(Bf16Unit unit);
