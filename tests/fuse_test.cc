@@ -72,6 +72,24 @@ TEST(Fuse, EvaluationHasNoLogits) {
   EXPECT_THAT(ops_of(p), Not(Contains("row_lse")));
 }
 
+// A model in bf16 sums its gradients in f32: the first is written as it is made, and none begins as
+// zeros that were filled in, unless nothing makes it with the first micro-batch.
+TEST(Fuse, GradientsInBf16BeginWithoutZeros) {
+  for (const char* name : {"llama_tiny", "gpt2_tiny"}) {
+    const auto zeroed = [&](Dtype dtype) {
+      const Model model = with_dtype(tiny(name), dtype);
+      const Plan plan = parse_plan("mesh = []\nmicrobatches = 2", "test");
+      const Programs programs = lower(model, plan, harness_options()).programs;
+      std::vector<std::string> buffers;
+      for (const Action& a : programs.ranks[0].actions)
+        if (a.kind == ActionKind::fill && a.value == 0)
+          buffers.push_back(programs.ranks[0].buffer(a.out[0]).name);
+      return buffers;
+    };
+    EXPECT_EQ(zeroed(Dtype::bf16), zeroed(Dtype::f32)) << name;
+  }
+}
+
 struct Outcome {
   HostTensors gradients, parameters;
   double loss = 0;

@@ -68,6 +68,10 @@ struct TensorView {
   int64_t elements() const;
 };
 
+// With this attribute = 1, for ops that have it, the gradient of a parameter is f32 where the call
+// computes in bf16: so the first of a sum needs no rounding, and no zeros to be added to.
+inline constexpr const char* kWide = "wide";
+
 struct OpDef;
 
 struct KernelArgs {

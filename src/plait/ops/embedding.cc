@@ -1,4 +1,5 @@
 // embedding: y[t] = table[ids[t]]   table [V, D], ids i32 [T] -> [T, D]
+// embedding_grad with the attribute wide = 1 gives f32 where the operands are bf16.
 // A shard of the table adds zeros for ids of other shards, so splitting V gives pending sums.
 #include "plait/ops/ops.h"
 
@@ -51,7 +52,9 @@ std::vector<OpSample> grad_samples() {
   OpSample s = sample();
   s.in.push_back({Dtype::f64, {s.in[1].dims[0], s.in[0].dims[1]}});
   s.unused = {0};
-  return {s};
+  OpSample wide = s;
+  wide.attrs[kWide] = 1;
+  return {s, wide};
 }
 
 }  // namespace
@@ -73,7 +76,10 @@ OpDef embedding_grad_op() {
   OpDef op;
   op.name = "embedding_grad";
   op.summary = "gradient of embedding's table; the table gives its shape only";
-  op.rule = fixed_rule<"v d, t, t d -> v d">;
+  op.attributes = {kWide};
+  op.rule = [](const Attrs& attrs, const Types&) {
+    return std::string("v d, t, t d -> ") + (attr_or(attrs, kWide, 0) != 0 ? "^v d" : "v d");
+  };
   op.integer_operands = {1};
   op.no_grad = kIsGradient;
   op.flops = [](const Attrs&, const Types& in) { return in[2].elements(); };

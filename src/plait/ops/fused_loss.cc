@@ -16,7 +16,7 @@ namespace {
   PLAIT_NLL                                                                      \
   "; dp = scale(g) by=-1; a = pick_grad(l, labels, dp); b = lse_grad(l, z, g); " \
   "dl = add(a, b); dx = matmul(dl, w)"
-#define PLAIT_NLL_GRAD PLAIT_NLL_GRAD_X "; dw = matmul(dl, x) trans_a=1"
+#define PLAIT_NLL_GRAD PLAIT_NLL_GRAD_X "; dw = matmul(dl, x) trans_a=1 wide=*"
 
 // Results are sums over a vocabulary, whose terms cancel.
 constexpr double kGradientError = 32;
@@ -35,6 +35,13 @@ int64_t workspace(const Attrs&, const Types& in, int threads) {
                                      gemm_scratch_bytes(chunk, d, v, threads, in[first].dtype),
                                      gemm_scratch_bytes(v, d, chunk, threads, Dtype::f32)});
   return checked_add(loss_chunk_bytes(tokens, v), products);
+}
+
+// And dw in f32 where it is to be rounded.
+int64_t grad_workspace(const Attrs& attrs, const Types& in, int threads) {
+  const int64_t bytes = workspace<0>(attrs, in, threads);
+  if (in[0].dtype != Dtype::bf16 || attr_or(attrs, kWide, 0) != 0) return bytes;
+  return checked_add(bytes, loss_sum_bytes(in[1].dims[0].size, in[1].dims[1].size));
 }
 
 std::vector<OpSample> samples(bool sum, bool gradient) {
@@ -64,8 +71,13 @@ OpDef linear_nll_grad_op() {
                       "x, w, labels, g -> nll, dx, dw: " PLAIT_NLL_GRAD);
   op.fast_error = kGradientError;
   op.bf16_error = kRoundedInside;
-  op.workspace = workspace<0>;
-  op.samples = [] { return samples(false, true); };
+  op.workspace = grad_workspace;
+  op.samples = [] {
+    std::vector<OpSample> all = samples(false, true);
+    all.push_back(all[0]);
+    all.back().attrs[kWide] = 1;
+    return all;
+  };
   return op;
 }
 

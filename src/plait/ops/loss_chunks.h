@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "plait/base/dtype.h"
+
 namespace plait {
 
 inline int64_t loss_chunk_tokens(int64_t tokens, int64_t vocabulary) {
@@ -19,6 +21,11 @@ inline int64_t loss_chunk_tokens(int64_t tokens, int64_t vocabulary) {
 // Bytes of the logits of one chunk.
 inline int64_t loss_chunk_bytes(int64_t tokens, int64_t vocabulary) {
   return (loss_chunk_tokens(tokens, vocabulary) * vocabulary * 4 + 63) / 64 * 64;
+}
+
+// Bytes of the gradient of w in f32.
+inline int64_t loss_sum_bytes(int64_t vocabulary, int64_t width) {
+  return (checked_mul(checked_mul(vocabulary, width), 4) + 63) / 64 * 64;
 }
 
 }  // namespace plait

@@ -2,17 +2,18 @@
 //   y = x wT   (trans_b)   x [T, K], w [N, K] -> [T, N]      the forward layer
 //   dx = dy w              dy [T, N], w [N, K] -> [T, K]
 //   dw = dyT x (trans_a)   dy [T, N], x [T, K] -> [N, K]
+// With the attribute wide = 1 the result is f32 where the operands are bf16.
 #include "plait/ops/gemm_scratch.h"
 #include "plait/ops/ops.h"
 
 namespace plait {
 namespace {
 
-bool flag(const Attrs& attrs, const char* name) { return attr_or(attrs, name, 0) != 0; }
+bool flag(const Attrs& attrs, const std::string& name) { return attr_or(attrs, name, 0) != 0; }
 
 std::string rule(const Attrs& attrs, const std::vector<TensorType>&) {
   return std::string(flag(attrs, "trans_a") ? "k m, " : "m k, ") +
-         (flag(attrs, "trans_b") ? "n k -> m n" : "k n -> m n");
+         (flag(attrs, "trans_b") ? "n k -> " : "k n -> ") + (flag(attrs, kWide) ? "^m n" : "m n");
 }
 
 template <class T>
@@ -49,7 +50,8 @@ int64_t flops(const Attrs& attrs, const std::vector<TensorType>& in) {
 int64_t workspace(const Attrs& attrs, const std::vector<TensorType>& in, int threads) {
   if (in[0].dtype == Dtype::f64) return 0;
   const Sizes s = sizes_of(attrs, in);
-  return gemm_scratch_bytes(s.m, s.n, s.k, threads, in[0].dtype);
+  return gemm_scratch_bytes(s.m, s.n, s.k, threads,
+                            flag(attrs, kWide) ? wide(in[0].dtype) : in[0].dtype);
 }
 
 // dA and dB for all four layouts: with A' = op(a), B' = op(b), dA' = dY B'T, dB' = A'T dY.
@@ -79,6 +81,8 @@ std::vector<OpSample> samples() {
       if (tb) s.attrs["trans_b"] = 1;
       all.push_back(s);
     }
+  all.push_back(all.back());
+  all.back().attrs[kWide] = 1;
   return all;
 }
 
@@ -87,7 +91,7 @@ std::vector<OpSample> samples() {
 OpDef matmul_op() {
   OpDef op;
   op.name = "matmul";
-  op.attributes = {"trans_a", "trans_b"};
+  op.attributes = {"trans_a", "trans_b", kWide};
   op.summary = "matrix product, either side transposed";
   op.rule = rule;
   op.grad = grad;

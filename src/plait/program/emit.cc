@@ -366,8 +366,19 @@ void RankEmitter::accumulate_gradients(size_t u, Bindings& bound) {
   }
 }
 
+// The node, whose gradient is of type `made`, as it gives one of type `wanted`; nothing if it
+// cannot.
+static std::optional<PartNode> giving(Dtype wanted, Dtype made, PartNode n) {
+  if (made == wanted) return n;
+  const auto& known = find_op(n.op).attributes;
+  if (wide(made) != wanted || std::count(known.begin(), known.end(), kWide) == 0) return {};
+  n.attrs[kWide] = 1;
+  return n;
+}
+
 // A node that makes the gradient of a parameter may write it where it is wanted: as the first term
-// into the accumulator itself, as a later one by the op that adds while it computes. Sums keep the
+// into the accumulator itself, which is f32 in models of bf16, too; as a later one by the op that
+// adds while it computes. Sums keep the
 // order of micro-batches, so B may do it only where W follows at once.
 bool RankEmitter::adds_gradient(size_t u, const PartNode& n, Bindings& bound,
                                 const std::string& suffix) {
@@ -390,10 +401,10 @@ bool RankEmitter::adds_gradient(size_t u, const PartNode& n, Bindings& bound,
   const Value& value = part.values[index(n.out[*result])];
   PLAIT_CHECK(part.placements[index(n.out[*result])] == c_.gradient_placement[param],
               "the gradient of '{}' lies as its accumulator does not", c_.model.params[param].name);
-  if (!started_.contains(param) && value.type.dtype == program_.buffer(sum).type.dtype) {
+  const auto first = giving(program_.buffer(sum).type.dtype, value.type.dtype, n);
+  if (first && started_.insert(param).second) {
     bound[n.out[*result]] = sum;
-    node(part, n, bound, suffix);
-    started_.insert(param);
+    node(part, *first, bound, suffix);
     return true;
   }
   const std::string adding = n.op + "_accumulate";

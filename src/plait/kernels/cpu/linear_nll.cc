@@ -5,6 +5,7 @@
 #define HWY_TARGET_INCLUDE "plait/kernels/cpu/linear_nll.cc"
 #include "plait/kernels/cpu/targets.h"
 // ... which comes first
+#include <array>
 #include <cmath>
 
 #include "hwy/foreach_target.h"
@@ -65,6 +66,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace plait {
 
+void fast_to_bf16(const KernelArgs& args);
 HWY_EXPORT(nll_of_rows);
 
 namespace {
@@ -123,7 +125,22 @@ void linear_nll(const KernelArgs& args, size_t first, bool gradient, bool with_d
 }  // namespace
 
 void fast_linear_nll(const KernelArgs& args) { linear_nll(args, 0, false, false, false); }
-void fast_linear_nll_grad(const KernelArgs& args) { linear_nll(args, 0, true, true, false); }
+// Chunks are added up in f32: where dw is bf16, in the workspace.
+void fast_linear_nll_grad(const KernelArgs& args) {
+  const TensorView& dw = args.out[2];
+  if (dw.dtype != Dtype::bf16) return linear_nll(args, 0, true, true, false);
+  std::array<TensorView, 3> out = {args.out[0], args.out[1], dw};
+  out[2].dtype = Dtype::f32;
+  out[2].data = args.workspace;
+  KernelArgs wide = args;
+  wide.out = out;
+  wide.workspace = static_cast<std::byte*>(args.workspace) + loss_sum_bytes(dw.dims[0], dw.dims[1]);
+  linear_nll(wide, 0, true, true, false);
+  KernelArgs rounding = args;
+  rounding.in = std::span(out).last(1);
+  rounding.out = args.out.last(1);
+  fast_to_bf16(rounding);
+}
 void fast_linear_nll_grad_x(const KernelArgs& args) { linear_nll(args, 0, true, false, false); }
 void fast_linear_nll_grad_accumulate(const KernelArgs& args) {
   linear_nll(args, 1, true, true, true);

@@ -7,7 +7,7 @@
 #define PLAIT_FAST_KERNELS(BOTH, F32) \
   BOTH(matmul) \
   BOTH(linear_bias) BOTH(linear_add) BOTH(linear_bias_add) BOTH(matmul_accumulate) \
-  BOTH(linear_nll) F32(linear_nll_grad) BOTH(linear_nll_grad_x) \
+  BOTH(linear_nll) BOTH(linear_nll_grad) BOTH(linear_nll_grad_x) \
   BOTH(linear_nll_grad_accumulate) \
   BOTH(attention) BOTH(attention_grad) \
   F32(orthogonalize) \
